@@ -165,8 +165,9 @@ fn ask(graph: &mut Graph<'_>, sound: &Sound, is_intact: bool) {
         let _ = (graph.rule_name(edge.rule), graph.pool_depth(edge.pool));
     }
     graph.top_rules().iter().for_each(|rule| drop(graph.rule_text(*rule, b"command")));
-    let log = graph.build_parts().and_then(|kept| BuildLog::resume(&sound.log("log"), kept, graph, ThreadLimit::ONE));
-    let kept = graph.deps_parts();
+    let log =
+        graph.build_log_index().and_then(|kept| BuildLog::resume(&sound.log("log"), kept, graph, ThreadLimit::ONE));
+    let kept = graph.deps_log_index();
     let deps = kept.and_then(|kept| DepsLog::resume(&sound.log("deps"), kept, graph, ThreadLimit::ONE));
     assert!(!is_intact || (log.is_some() && deps.is_some()), "the logs are not resumed");
     let mut log = log.unwrap_or_else(|| BuildLog::in_memory(7));

@@ -309,7 +309,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         let running = self.running.remove(&job).expect("a job that ran was started");
         if !self.options.dry_run {
             // A nested build may have begun one of another version.
-            self.scan.log.join_new(self.scan.graph)?;
+            self.scan.log.adopt_new_file(self.scan.graph)?;
         }
         let mtime = match self.options.dry_run {
             true => 0,

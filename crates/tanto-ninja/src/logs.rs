@@ -1,30 +1,56 @@
-//! Ninja's two logs, byte-compatible: `.ninja_log` (what ran, and when) and `.ninja_deps` (which headers a compiler
-//! read). They know paths and nodes, not what is dirty.
+//! Ninja's two logs, byte-compatible with ninja 1.13: `.ninja_log` (past commands) and `.ninja_deps` (headers found by
+//! compilers).
 //!
-//! Both are pictures of a file: what is in memory is a function of the file's sound bytes, which are walked where they
-//! lie. Loading never writes; several threads may share it, and what they find does not depend on how many they are.
-//! Writing goes through `file`: under a lock, after a look at what others appended, all of a record or none of it.
+//! In memory, each log is its valid bytes, mapped or copied, plus an index by node. Loading never writes, may use several
+//! threads, and gives the same result for any number of them. Writing goes through [`file`]: under a lock, after reading
+//! records appended by other processes, and all or nothing for each record.
 
 mod build_log;
-mod chain;
+mod build_log_entries;
+mod build_log_line;
 mod deps_log;
-mod entries;
+mod deps_log_format;
+mod deps_log_records;
 mod file;
-mod image;
-mod line;
-mod parts;
-mod pieces;
-mod record;
-mod records;
-mod row;
-mod seal;
-mod seen;
-mod side;
+mod fingerprint;
+mod log_buffer;
+mod overlay_vec;
+mod saved_index;
 #[cfg(test)]
 mod tests;
+mod unindexed_lines;
+
+use tanto_sys::machine::cpu;
+use tanto_sys::threads::ThreadLimit;
 
 pub use build_log::BuildLog;
+pub use build_log_line::Entry;
 pub use deps_log::{Deps, DepsLog, is_deps_entry_live};
-pub use line::Entry;
-pub use parts::{BuildParts, DepsParts, Made};
-pub use seen::{SeenBuild, SeenDeps};
+pub use saved_index::{BuildLogIndex, BuildLogState, DepsLogIndex, DepsLogState, LoggedCommand};
+
+/// The chunk size in bytes. A larger one balances the threads worse; a smaller one allocates more often.
+const CHUNK: usize = 1 << 20;
+
+/// Bytes per thread; reading them takes 0.7 ms (`.ninja_log`) or 0.3 ms (`.ninja_deps`). With fewer, starting the thread
+/// costs more than it saves.
+const BYTES_PER_THREAD: usize = 1 << 20;
+
+/// The chunk size and number of threads for reading a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ReadPlan {
+    chunk: usize,
+    /// Including the caller's thread.
+    threads: usize,
+}
+
+impl ReadPlan {
+    /// Reads on the caller's thread only.
+    const ONE: ReadPlan = ReadPlan { chunk: CHUNK, threads: 1 };
+
+    fn of(bytes: usize, threads: ThreadLimit) -> ReadPlan {
+        match threads.limit(bytes / BYTES_PER_THREAD) {
+            0 | 1 => ReadPlan::ONE,
+            worth => ReadPlan { threads: worth.min(cpu::count()).max(1), ..ReadPlan::ONE },
+        }
+    }
+}

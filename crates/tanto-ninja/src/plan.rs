@@ -38,7 +38,7 @@ pub struct Plan<'p> {
     newly_wanted: Vec<JobId>,
     /// So many of `edges` have been told whom to wait for.
     linked: usize,
-    /// Made when first needed; void when an edge joins the plan or gets another input.
+    /// LoggedCommand when first needed; void when an edge joins the plan or gets another input.
     users: OnceCell<NodeUsers>,
 }
 

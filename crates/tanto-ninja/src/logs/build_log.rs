@@ -11,14 +11,14 @@ use crate::ids::NodeId;
 
 use tanto_sys::threads::ThreadLimit;
 
-use super::entries::{Entries, Index};
-use super::file::{Locked, LogFile, beginning, cannot_load, prefixed, torn};
-use super::image::Content;
-use super::line::{Entry, Header, NEWEST, OLDEST, read_header};
-use super::parts::{BuildParts, Made};
-use super::pieces::Shares;
-use super::seal::Seal;
-use super::seen::SeenBuild;
+use super::ReadPlan;
+use super::build_log_entries::{Entries, EntryIndex};
+use super::build_log_line::{Entry, Header, NEWEST, OLDEST, read_header};
+use super::file::{LockedLog, LogFile, cannot_load, read_head, truncated_error, with_context};
+use super::fingerprint::LogFingerprint;
+use super::log_buffer::Content;
+use super::saved_index::BuildLogState;
+use super::saved_index::{BuildLogIndex, LoggedCommand};
 use crate::hash;
 
 /// The build log: entries in memory, and their file.
@@ -37,8 +37,8 @@ pub struct BuildLog {
 enum Status {
     Missing,
     /// A version that is not ours: the file goes as soon as we may write.
-    Foreign,
-    Sound,
+    Unsupported,
+    Valid,
 }
 
 impl BuildLog {
@@ -54,8 +54,8 @@ impl BuildLog {
     }
 
     /// Is there no log at `path`, or one of a version that is read? Looks at its beginning alone.
-    pub fn begins_well(path: &[u8]) -> bool {
-        beginning(path).is_some_and(|text| text.is_empty() || read_header(&text).0 == Header::Known)
+    pub fn has_supported_header(path: &[u8]) -> bool {
+        read_head(path).is_some_and(|text| text.is_empty() || read_header(&text).0 == Header::Supported)
     }
 
     /// Reads the log at `path`, writing nothing. A log of version 5, 6 or 7 stays what it is; where there is none,
@@ -70,8 +70,8 @@ impl BuildLog {
         let (mut file, content) = LogFile::load(path).map_err(failed)?;
         let mut entries = Entries::new(new_version, graph.steady_count());
         let read = |entries: &mut Entries, content: Content| {
-            let shares = Shares::of(content.len(), threads);
-            entries.read(content, graph, shares)
+            let plan = ReadPlan::of(content.len(), threads);
+            entries.read(content, graph, plan)
         };
         let mut header = content.map(|content| read(&mut entries, content));
         if entries.text().is_torn() {
@@ -80,50 +80,50 @@ impl BuildLog {
         }
         let (status, warning) = match header {
             None => (Status::Missing, None),
-            Some(Header::Known) => (Status::Sound, None),
-            Some(Header::TooOld) => (Status::Foreign, Some("build log version is too old; starting over")),
-            Some(Header::TooNew) => (Status::Foreign, Some("build log version is too new; starting over")),
+            Some(Header::Supported) => (Status::Valid, None),
+            Some(Header::TooOld) => (Status::Unsupported, Some("build log version is too old; starting over")),
+            Some(Header::TooNew) => (Status::Unsupported, Some("build log version is too new; starting over")),
         };
         let log = BuildLog { entries, file: Some(file), status, writes: false, notes: Vec::new() };
         Ok((log, warning.map(Into::into)))
     }
 
     /// What is known of the log now, to be kept. None if there is no file with such a log.
-    pub fn seen(&self) -> Option<SeenBuild> {
-        Some(self.entries.seen(self.file.as_ref()?.seal(self.entries.text())?))
+    pub fn state(&self) -> Option<BuildLogState> {
+        Some(self.entries.state(self.file.as_ref()?.fingerprint(self.entries.text())?))
     }
 
     /// How many bytes of the log are not known from what was kept.
-    pub fn unsaved(&self) -> usize {
-        self.entries.unsaved()
+    pub fn unsaved_bytes(&self) -> usize {
+        self.entries.unsaved_bytes()
     }
 
     /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
     /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
     /// parts do not fit the graph.
-    pub fn resume(path: &[u8], parts: BuildParts, graph: &GraphView<'_>, threads: ThreadLimit) -> Option<Self> {
-        let BuildParts { facts: [version, lines, nodes, seal @ ..], last, side, made } = parts;
+    pub fn resume(path: &[u8], parts: BuildLogIndex, graph: &GraphView<'_>, threads: ThreadLimit) -> Option<Self> {
+        let BuildLogIndex { facts: [version, lines, nodes, fingerprint @ ..], last, side, made } = parts;
         let version = u32::try_from(version).ok().filter(|version| (OLDEST..=NEWEST).contains(version))?;
-        let seal = Seal::from_words(seal);
-        if last.len() > graph.node_count() || lines.max(nodes) > seal.length() as u64 {
+        let fingerprint = LogFingerprint::from_words(fingerprint);
+        if last.len() > graph.node_count() || lines.max(nodes) > fingerprint.length() as u64 {
             return None;
         }
-        let (file, text) = LogFile::resume(path, &seal)?;
-        let shares = Shares::of(text.len() - seal.length(), threads);
-        let index = Index { version, lines: lines as usize, nodes: nodes as usize, last, side, made };
-        let entries = Entries::resume(text, seal.length(), index, graph, shares);
+        let (file, text) = LogFile::resume(path, &fingerprint)?;
+        let plan = ReadPlan::of(text.len() - fingerprint.length(), threads);
+        let index = EntryIndex { version, lines: lines as usize, nodes: nodes as usize, last, side, made };
+        let entries = Entries::resume(text, fingerprint.length(), index, graph, plan);
         let is_torn = entries.text().is_torn();
         (!is_torn).then_some(BuildLog {
             entries,
             file: Some(file),
-            status: Status::Sound,
+            status: Status::Valid,
             writes: false,
             notes: Vec::new(),
         })
     }
 
     /// Gives a log that is yet to be made another version. Does nothing to one that was found.
-    pub fn begin_as(&mut self, version: u32, graph: &GraphView<'_>) {
+    pub fn set_new_version(&mut self, version: u32, graph: &GraphView<'_>) {
         if !self.was_found() && self.entries.len() == 0 {
             self.entries = Entries::new(version, graph.steady_count());
         }
@@ -132,7 +132,7 @@ impl BuildLog {
     /// Did a ninja up to 1.11 log this output, which was made by this command? It takes a log of version 7 for one of its
     /// own, and adds hashes of version 5.
     pub fn logged_by_older_ninja(&self, graph: &GraphView<'_>, output: NodeId, command: &[u8]) -> bool {
-        let logged = || self.made(graph, output).map(|made| made.command_hash);
+        let logged = || self.logged_command(graph, output).map(|made| made.command_hash);
         self.hash_kind() == 7 && logged() == Some(hash::murmur64a(command))
     }
 
@@ -143,7 +143,7 @@ impl BuildLog {
 
     /// Is there a log that could be read? (`-t restat` does not even warn where there is none.)
     pub fn was_found(&self) -> bool {
-        self.status == Status::Sound
+        self.status == Status::Valid
     }
 
     /// 5, 6 or 7.
@@ -183,8 +183,8 @@ impl BuildLog {
     }
 
     /// The same, as far as it decides whether the output is dirty.
-    pub fn made(&self, graph: &GraphView<'_>, output: NodeId) -> Option<Made> {
-        self.entries.made(graph, output)
+    pub fn logged_command(&self, graph: &GraphView<'_>, output: NodeId) -> Option<LoggedCommand> {
+        self.entries.logged_command(graph, output)
     }
 
     /// All outputs with their entries, each once, in the order of the log.
@@ -196,13 +196,13 @@ impl BuildLog {
     /// and removed if it cannot be read; otherwise nothing is written before the first record.
     pub fn open(&mut self, graph: &GraphView<'_>, is_obsolete: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let opened = match self.status {
-            Status::Foreign => self.start_over(graph),
-            Status::Sound if self.entries.is_overgrown() && graph.is_intact() => {
+            Status::Unsupported => self.start_over(graph),
+            Status::Valid if self.entries.needs_recompaction() && graph.is_intact() => {
                 self.rewrite(graph, ".recompact", |output, _| Ok(!is_obsolete(output)))
             }
             _ => Ok(()),
         };
-        opened.map_err(prefixed(b"opening build log: "))?;
+        opened.map_err(with_context(b"opening build log: "))?;
         self.writes = true;
         Ok(())
     }
@@ -213,10 +213,10 @@ impl BuildLog {
     }
 
     /// Takes in a log that another process has made where there was none, so that what is noted next fits its version.
-    pub fn join_new(&mut self, graph: &GraphView<'_>) -> Result<()> {
+    pub fn adopt_new_file(&mut self, graph: &GraphView<'_>) -> Result<()> {
         let BuildLog { entries, file: Some(file), writes: true, .. } = self else { return Ok(()) };
         if entries.len() == 0 && file.is_there() {
-            catch_up(entries, &mut file.lock()?, graph)?;
+            read_appended(entries, &mut file.lock()?, graph)?;
         }
         Ok(())
     }
@@ -226,7 +226,7 @@ impl BuildLog {
         if self.notes.is_empty() {
             return Ok(());
         }
-        self.append(graph).map_err(prefixed(b"Error writing to build log: "))
+        self.append(graph).map_err(with_context(b"Error writing to build log: "))
     }
 
     /// As `note`, but it is in the file when this returns.
@@ -246,7 +246,7 @@ impl BuildLog {
         if !self.writes || self.entries.len() > 0 {
             return Ok(());
         }
-        self.append(graph).map_err(prefixed(b"Error writing to build log: "))
+        self.append(graph).map_err(with_context(b"Error writing to build log: "))
     }
 
     /// `-t recompact`: rewrites the log, one line for each output that is not dead. Does nothing without a
@@ -254,10 +254,10 @@ impl BuildLog {
     pub fn recompact(&mut self, graph: &GraphView<'_>, is_obsolete: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let done = match self.status {
             Status::Missing => Ok(()),
-            Status::Foreign => self.start_over(graph),
-            Status::Sound => self.rewrite(graph, ".recompact", |output, _| Ok(!is_obsolete(output))),
+            Status::Unsupported => self.start_over(graph),
+            Status::Valid => self.rewrite(graph, ".recompact", |output, _| Ok(!is_obsolete(output))),
         };
-        done.map_err(prefixed(b"failed recompaction: "))
+        done.map_err(with_context(b"failed recompaction: "))
     }
 
     /// `-t restat`: gives the entries of these outputs (of all, if there are none) the mtime that the file has now.
@@ -270,10 +270,10 @@ impl BuildLog {
         };
         let done = match self.status {
             Status::Missing => Ok(()),
-            Status::Foreign => self.start_over(graph),
-            Status::Sound => self.rewrite(graph, ".restat", restat),
+            Status::Unsupported => self.start_over(graph),
+            Status::Valid => self.rewrite(graph, ".restat", restat),
         };
-        done.map_err(prefixed(b"failed recompaction: "))
+        done.map_err(with_context(b"failed recompaction: "))
     }
 
     fn append(&mut self, graph: &GraphView<'_>) -> Result<()> {
@@ -281,7 +281,7 @@ impl BuildLog {
         let draft = match file {
             Some(file) if *writes => {
                 let mut locked = file.lock()?;
-                catch_up(entries, &mut locked, graph)?;
+                read_appended(entries, &mut locked, graph)?;
                 let draft = entries.draft(notes);
                 locked.append(entries.len(), &draft.text)?;
                 draft
@@ -302,15 +302,15 @@ impl BuildLog {
         let BuildLog { entries, file, .. } = self;
         let Some(file) = file else { return Ok(()) };
         let mut locked = file.lock()?;
-        catch_up(entries, &mut locked, graph)?;
+        read_appended(entries, &mut locked, graph)?;
         let text = entries.rewritten(graph, keep)?;
         if entries.text().is_torn() {
-            return Err(torn());
+            return Err(truncated_error());
         }
         locked.replace(suffix, &[&text])?;
         entries.clear(graph);
-        let header = entries.read(Content::Read(text), graph, Shares::ONE);
-        assert_eq!(header, Header::Known, "a log that we wrote is one that we read");
+        let header = entries.read(Content::Read(text), graph, ReadPlan::ONE);
+        assert_eq!(header, Header::Supported, "a log that we wrote is one that we read");
         Ok(())
     }
 
@@ -318,9 +318,9 @@ impl BuildLog {
     fn start_over(&mut self, graph: &GraphView<'_>) -> Result<()> {
         let BuildLog { entries, file: Some(file), .. } = self else { return Ok(()) };
         let mut locked = file.lock()?;
-        catch_up(entries, &mut locked, graph)?;
+        read_appended(entries, &mut locked, graph)?;
         if entries.len() > 0 {
-            self.status = Status::Sound;
+            self.status = Status::Valid;
         } else {
             locked.remove()?;
             self.status = Status::Missing;
@@ -330,14 +330,14 @@ impl BuildLog {
 }
 
 /// Takes in what other processes did to the file, and cuts off what is not sound.
-fn catch_up(entries: &mut Entries, locked: &mut Locked<'_>, graph: &GraphView<'_>) -> Result<()> {
+fn read_appended(entries: &mut Entries, locked: &mut LockedLog<'_>, graph: &GraphView<'_>) -> Result<()> {
     let tail = locked.tail(entries.len())?;
     if tail.restart {
         entries.clear(graph);
     }
     if !tail.bytes.is_empty() {
         // A header that is not known leaves nothing: the log is started over.
-        entries.read(Content::Read(tail.bytes), graph, Shares::ONE);
+        entries.read(Content::Read(tail.bytes), graph, ReadPlan::ONE);
     }
     Ok(locked.cut(entries.len())?)
 }

@@ -8,16 +8,16 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, GraphView};
 use crate::ids::NodeId;
 
-use super::file::{Locked, LogFile, beginning, cannot_load, prefixed, torn};
-use super::image::Content;
-use super::parts::DepsParts;
-use super::pieces::Shares;
-use super::record::{Verdict, judge_header};
-use super::records::{Draft, Index, Records, TooLong};
-use super::seal::Seal;
-use super::seen::SeenDeps;
+use super::ReadPlan;
+use super::deps_log_format::{ReadStatus, check_header};
+use super::deps_log_records::{RecordDraft, RecordIndex, Records, TooLong};
+use super::file::{LockedLog, LogFile, cannot_load, read_head, truncated_error, with_context};
+use super::fingerprint::LogFingerprint;
+use super::log_buffer::Content;
+use super::saved_index::DepsLogIndex;
+use super::saved_index::DepsLogState;
 
-pub use super::records::Deps;
+pub use super::deps_log_records::Deps;
 
 /// The deps log: records in memory, and their file.
 pub struct DepsLog {
@@ -45,10 +45,10 @@ type Exists<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
 enum Status {
     Missing,
     /// Not a log of ours: the file goes as soon as we may write.
-    Foreign,
+    Unsupported,
     /// Something at the end is not sound: it goes as soon as we may write.
     Torn,
-    Sound,
+    Valid,
 }
 
 impl DepsLog {
@@ -58,8 +58,8 @@ impl DepsLog {
     }
 
     /// Is there no log at `path`, or one of the version that is read? Looks at its beginning alone.
-    pub fn begins_well(path: &[u8]) -> bool {
-        beginning(path).is_some_and(|bytes| bytes.is_empty() || judge_header(&bytes) == Verdict::Sound)
+    pub fn has_supported_header(path: &[u8]) -> bool {
+        read_head(path).is_some_and(|bytes| bytes.is_empty() || check_header(&bytes) == ReadStatus::Valid)
     }
 
     /// Reads the log at `path`, writing nothing; each path in it becomes a node. The second value is a warning.
@@ -68,36 +68,38 @@ impl DepsLog {
         let (mut file, content) = LogFile::load(path).map_err(failed)?;
         let mut records = Records::default();
         let mut read = |records: &mut Records, content: Content| {
-            let shares = Shares::of(content.len(), threads);
-            records.read(content, graph, shares)
+            let plan = ReadPlan::of(content.len(), threads);
+            records.read(content, graph, plan)
         };
-        let mut verdict = content.map(|content| read(&mut records, content));
+        let mut status = content.map(|content| read(&mut records, content));
         if records.bytes().is_torn() {
             records.clear();
-            verdict = Some(read(&mut records, file.read_again().map_err(failed)?));
+            status = Some(read(&mut records, file.read_again().map_err(failed)?));
         }
-        Ok(Self::judged(records, file, verdict))
+        Ok(Self::judged(records, file, status))
     }
 
-    fn judged(records: Records, file: LogFile, verdict: Option<Verdict>) -> (Self, Option<Vec<u8>>) {
-        let (status, warning) = match verdict {
+    fn judged(records: Records, file: LogFile, status: Option<ReadStatus>) -> (Self, Option<Vec<u8>>) {
+        let (status, warning) = match status {
             None => (Status::Missing, None),
-            Some(Verdict::Sound) => (Status::Sound, None),
-            Some(Verdict::Torn) => (Status::Torn, Some("premature end of file; recovering")),
-            Some(Verdict::Foreign) => (Status::Foreign, Some("bad deps log signature or version; starting over")),
-            Some(Verdict::Ancient) => (Status::Foreign, Some("deps log version change; rebuilding")),
+            Some(ReadStatus::Valid) => (Status::Valid, None),
+            Some(ReadStatus::Torn) => (Status::Torn, Some("premature end of file; recovering")),
+            Some(ReadStatus::Unsupported) => {
+                (Status::Unsupported, Some("bad deps log signature or version; starting over"))
+            }
+            Some(ReadStatus::Version1) => (Status::Unsupported, Some("deps log version change; rebuilding")),
         };
         (DepsLog { records, file: Some(file), status, writes: false, notes: Vec::new() }, warning.map(Into::into))
     }
 
     /// What is known of the log now, to be kept. None if there is no file with such a log.
-    pub fn seen(&self) -> Option<SeenDeps> {
-        Some(self.records.seen(self.file.as_ref()?.seal(self.records.bytes())?))
+    pub fn state(&self) -> Option<DepsLogState> {
+        Some(self.records.state(self.file.as_ref()?.fingerprint(self.records.bytes())?))
     }
 
     /// How many bytes of the log are not known from what was kept.
-    pub fn unsaved(&self) -> usize {
-        self.records.unsaved()
+    pub fn unsaved_bytes(&self) -> usize {
+        self.records.unsaved_bytes()
     }
 
     /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
@@ -105,27 +107,27 @@ impl DepsLog {
     /// parts do not fit the graph. Those of its paths that no manifest names become nodes all at once.
     pub fn resume(
         path: &[u8],
-        parts: DepsParts,
+        parts: DepsLogIndex,
         graph: &mut Graph<'_>,
         threads: ThreadLimit,
     ) -> Option<(Self, Option<Vec<u8>>)> {
-        let DepsParts { facts: [total, unique, seal @ ..], nodes, ids, deps } = parts;
-        let seal = Seal::from_words(seal);
-        if total.max(unique) > seal.length() as u64 {
+        let DepsLogIndex { facts: [total, unique, fingerprint @ ..], nodes, ids, deps } = parts;
+        let fingerprint = LogFingerprint::from_words(fingerprint);
+        if total.max(unique) > fingerprint.length() as u64 {
             return None;
         }
-        let (file, bytes) = LogFile::resume(path, &seal)?;
-        let shares = Shares::of(bytes.len() - seal.length(), threads);
-        let index = Index { total: total as usize, unique: unique as usize, nodes, ids, deps };
+        let (file, bytes) = LogFile::resume(path, &fingerprint)?;
+        let plan = ReadPlan::of(bytes.len() - fingerprint.length(), threads);
+        let index = RecordIndex { total: total as usize, unique: unique as usize, nodes, ids, deps };
         if !graph.show_discovered() {
             return None;
         }
-        let resumed = Records::resume(bytes, seal.length(), index, graph, shares);
+        let resumed = Records::resume(bytes, fingerprint.length(), index, graph, plan);
         let sound = resumed.filter(|(records, _)| !records.bytes().is_torn());
         if sound.is_none() {
             graph.hide_discovered();
         }
-        sound.map(|(records, verdict)| Self::judged(records, file, Some(verdict)))
+        sound.map(|(records, status)| Self::judged(records, file, Some(status)))
     }
 
     /// Is there a file, of ours or not?
@@ -159,12 +161,12 @@ impl DepsLog {
     /// superseded; otherwise writes nothing before the first record.
     pub fn open(&mut self, graph: &mut Graph<'_>, exists: Exists<'_>) -> Result<()> {
         let opened = match self.status {
-            Status::Foreign => self.start_over(graph),
-            Status::Torn => self.mend(graph),
-            Status::Sound if self.records.is_overgrown() && graph.is_intact() => self.rewrite(graph, exists),
+            Status::Unsupported => self.start_over(graph),
+            Status::Torn => self.cut_torn_tail(graph),
+            Status::Valid if self.records.needs_recompaction() && graph.is_intact() => self.rewrite(graph, exists),
             _ => Ok(()),
         };
-        opened.map_err(prefixed(b"opening deps log: "))?;
+        opened.map_err(with_context(b"opening deps log: "))?;
         self.writes = true;
         Ok(())
     }
@@ -181,7 +183,7 @@ impl DepsLog {
         if notes.is_empty() {
             return Ok(());
         }
-        self.append(graph, &notes).map_err(prefixed(b"Error writing to deps log: "))
+        self.append(graph, &notes).map_err(with_context(b"Error writing to deps log: "))
     }
 
     /// As `note`, but it is in the file when this returns.
@@ -196,7 +198,7 @@ impl DepsLog {
         if !self.writes || self.records.len() > 0 {
             return Ok(());
         }
-        self.append(graph, &[]).map_err(prefixed(b"Error writing to deps log: "))
+        self.append(graph, &[]).map_err(with_context(b"Error writing to deps log: "))
     }
 
     /// `-t recompact`: rewrites the log without superseded records, and without outputs that need none. Does nothing
@@ -207,10 +209,10 @@ impl DepsLog {
     pub fn recompact(&mut self, graph: &mut Graph<'_>, exists: Exists<'_>) -> Result<()> {
         let done = match self.status {
             Status::Missing => Ok(()),
-            Status::Foreign => self.start_over(graph),
-            Status::Torn | Status::Sound => self.rewrite(graph, exists),
+            Status::Unsupported => self.start_over(graph),
+            Status::Torn | Status::Valid => self.rewrite(graph, exists),
         };
-        done.map_err(prefixed(b"failed recompaction: "))
+        done.map_err(with_context(b"failed recompaction: "))
     }
 
     /// Appends these, as far as it can, or else the header alone. The error is the first one.
@@ -221,7 +223,7 @@ impl DepsLog {
             _ => None,
         };
         if let Some(locked) = &mut locked {
-            catch_up(records, locked, graph)?;
+            read_appended(records, locked, graph)?;
         }
         if notes.is_empty() {
             let header = records.draft_header();
@@ -235,27 +237,27 @@ impl DepsLog {
         done
     }
 
-    fn mend(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+    fn cut_torn_tail(&mut self, graph: &mut Graph<'_>) -> Result<()> {
         let DepsLog { records, file: Some(file), .. } = self else { return Ok(()) };
-        catch_up(records, &mut file.lock()?, graph)?;
-        self.status = Status::Sound;
+        read_appended(records, &mut file.lock()?, graph)?;
+        self.status = Status::Valid;
         Ok(())
     }
 
     fn rewrite(&mut self, graph: &mut Graph<'_>, exists: Exists<'_>) -> Result<()> {
         let DepsLog { records, file: Some(file), .. } = self else { return Ok(()) };
         let mut locked = file.lock()?;
-        catch_up(records, &mut locked, graph)?;
+        read_appended(records, &mut locked, graph)?;
         let new = records.rewritten(graph, |output| match graph.in_edge(output) {
             Some(_) => is_deps_entry_live(graph, output),
             None => exists(graph.path(output)),
         });
         if records.bytes().is_torn() {
-            return Err(torn());
+            return Err(truncated_error());
         }
         locked.replace(".recompact", &new.bytes().parts())?;
         *records = new;
-        self.status = Status::Sound;
+        self.status = Status::Valid;
         Ok(())
     }
 
@@ -263,9 +265,9 @@ impl DepsLog {
     fn start_over(&mut self, graph: &mut Graph<'_>) -> Result<()> {
         let DepsLog { records, file: Some(file), .. } = self else { return Ok(()) };
         let mut locked = file.lock()?;
-        catch_up(records, &mut locked, graph)?;
+        read_appended(records, &mut locked, graph)?;
         if records.len() > 0 {
-            self.status = Status::Sound;
+            self.status = Status::Valid;
         } else {
             locked.remove()?;
             self.status = Status::Missing;
@@ -275,7 +277,7 @@ impl DepsLog {
 }
 
 impl Note {
-    fn draft(&self, records: &mut Records, graph: &Graph<'_>) -> Result<Draft> {
+    fn draft(&self, records: &mut Records, graph: &Graph<'_>) -> Result<RecordDraft> {
         // As ninja words its own limit.
         let too_long = |TooLong| Error::from("Numerical result out of range");
         records.draft(graph, self.output, self.mtime, &self.ins).map_err(too_long)
@@ -283,7 +285,7 @@ impl Note {
 }
 
 /// Puts a draft into the file, if there is one, and then among the records.
-fn put(records: &mut Records, locked: &mut Option<Locked<'_>>, draft: Draft) -> Result<()> {
+fn put(records: &mut Records, locked: &mut Option<LockedLog<'_>>, draft: RecordDraft) -> Result<()> {
     if let Some(locked) = locked
         && !draft.bytes.is_empty()
         && let Err(error) = locked.append(records.len(), &draft.bytes)
@@ -303,14 +305,14 @@ pub fn is_deps_entry_live(graph: &GraphView<'_>, output: NodeId) -> bool {
 }
 
 /// Takes in what other processes did to the file, and cuts off what is not sound.
-fn catch_up(records: &mut Records, locked: &mut Locked<'_>, graph: &mut Graph<'_>) -> Result<()> {
+fn read_appended(records: &mut Records, locked: &mut LockedLog<'_>, graph: &mut Graph<'_>) -> Result<()> {
     let tail = locked.tail(records.len())?;
     if tail.restart {
         records.clear();
     }
     if !tail.bytes.is_empty() {
         // A signature that is not ours leaves nothing: the log is started over.
-        records.read(Content::Read(tail.bytes), graph, Shares::ONE);
+        records.read(Content::Read(tail.bytes), graph, ReadPlan::ONE);
     }
     Ok(locked.cut(records.len())?)
 }

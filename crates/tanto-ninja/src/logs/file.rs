@@ -15,8 +15,8 @@ use tanto_sys::memory::map::Map;
 
 use crate::error::Error;
 
-use super::image::{Content, Image};
-use super::seal::Seal;
+use super::fingerprint::LogFingerprint;
+use super::log_buffer::{Content, LogBuffer};
 
 /// The largest log that is read, in bytes.
 const LIMIT: u64 = 8 << 30;
@@ -27,7 +27,7 @@ const LIMIT: u64 = 8 << 30;
 pub(super) const WORTH_MAPPING: u64 = 1 << 20;
 
 /// The first bytes of a log, more than its header; empty if there is no log. None if that cannot be told.
-pub(super) fn beginning(path: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn read_head(path: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     match File::open(Path::new(OsStr::from_bytes(path))) {
         Ok(file) => file.take(64).read_to_end(&mut bytes).ok()?,
@@ -61,16 +61,16 @@ impl LogFile {
     }
 
     /// As `load`, if the file still begins with what is sealed.
-    pub(super) fn resume(path: &[u8], seal: &Seal) -> Option<(Self, Image)> {
+    pub(super) fn resume(path: &[u8], fingerprint: &LogFingerprint) -> Option<(Self, LogBuffer)> {
         let (file, content) = LogFile::load(path).ok()?;
-        let image = Image::from(content?);
-        seal.fits(file.file.as_ref()?, &image).then_some((file, image))
+        let image = LogBuffer::from(content?);
+        fingerprint.fits(file.file.as_ref()?, &image).then_some((file, image))
     }
 
-    /// The seal of the bytes that `image` shows, if there are some, and a file.
-    pub(super) fn seal(&self, image: &Image) -> Option<Seal> {
+    /// The fingerprint of the bytes that `image` shows, if there are some, and a file.
+    pub(super) fn fingerprint(&self, image: &LogBuffer) -> Option<LogFingerprint> {
         let file = self.file.as_ref().filter(|_| image.len() > 0)?;
-        Seal::of(file, image, image.len()).ok()
+        LogFingerprint::of(file, image, image.len()).ok()
     }
 
     /// Reads the file again, from its start, for a mapping that turned out to be torn.
@@ -86,14 +86,14 @@ impl LogFile {
     }
 
     /// Waits for the lock on the file that is at the path now; makes one if there is none.
-    pub(super) fn lock(&mut self) -> io::Result<Locked<'_>> {
+    pub(super) fn lock(&mut self) -> io::Result<LockedLog<'_>> {
         let mut replaced = false;
         loop {
             replaced |= self.open_for_writing()?;
             let file = self.file.as_ref().expect("just opened");
             wait_for_lock(file);
             match is_at(file, &self.path) {
-                Ok(Some(len)) => return Ok(Locked { log: self, replaced, len }),
+                Ok(Some(len)) => return Ok(LockedLog { log: self, replaced, len }),
                 // Someone replaced or removed it, perhaps while we waited.
                 Ok(None) => replaced = true,
                 Err(error) => {
@@ -122,7 +122,7 @@ impl LogFile {
 }
 
 /// What others appended since we looked.
-pub(super) struct Tail {
+pub(super) struct Appended {
     /// The file is another one, or was cut: what we know of it no longer holds, and `bytes` is the whole file.
     pub(super) restart: bool,
     /// From where our knowledge ends to the file's end.
@@ -130,21 +130,21 @@ pub(super) struct Tail {
 }
 
 /// The right to change the file, until it is dropped.
-pub(super) struct Locked<'a> {
+pub(super) struct LockedLog<'a> {
     log: &'a mut LogFile,
     replaced: bool,
     len: u64,
 }
 
-impl Locked<'_> {
+impl LockedLog<'_> {
     /// Reads what lies behind the first `known` bytes.
-    pub(super) fn tail(&self, known: usize) -> io::Result<Tail> {
+    pub(super) fn tail(&self, known: usize) -> io::Result<Appended> {
         let restart = self.replaced || self.len < known as u64;
         let from = if restart { 0 } else { known as u64 };
         let mut bytes = reserve(self.len - from)?;
         bytes.resize((self.len - from) as usize, 0);
         self.file().read_exact_at(&mut bytes, from)?;
-        Ok(Tail { restart, bytes })
+        Ok(Appended { restart, bytes })
     }
 
     /// Cuts off what lies behind the first `sound` bytes.
@@ -215,7 +215,7 @@ impl Locked<'_> {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedLog<'_> {
     fn drop(&mut self) {
         if let Some(file) = &self.log.file {
             let _ = file.unlock();
@@ -278,7 +278,7 @@ fn wait_for_lock(file: &File) {
 }
 
 /// The error of a log that was cut while it was to be written again: what is missing must not get lost.
-pub(super) fn torn() -> Error {
+pub(super) fn truncated_error() -> Error {
     Error::from("the file was cut short while it was read")
 }
 
@@ -289,7 +289,7 @@ pub(super) fn cannot_load(what: &[u8], path: &[u8], error: io::Error) -> Error {
 }
 
 /// Says what was tried in front of why it failed.
-pub(super) fn prefixed(what: &'static [u8]) -> impl Fn(Error) -> Error {
+pub(super) fn with_context(what: &'static [u8]) -> impl Fn(Error) -> Error {
     move |reason| Error::new(&[what, &reason.text])
 }
 

@@ -11,10 +11,12 @@ mod shared;
 use std::fs;
 use std::io;
 
+use tanto_sys::threads::ThreadLimit;
 use tanto_testing::Scratch;
 
 use crate::disk::{Disk, Mtime};
 use crate::graph::{Arena, Graph};
+use crate::logs::{BYTES_PER_THREAD, ReadPlan};
 
 /// A directory of its own for a test, removed at its end.
 struct Space(Scratch);
@@ -106,4 +108,11 @@ impl Disk for Stub {
     fn remove(&mut self, _path: &[u8]) -> io::Result<bool> {
         unreachable!("a log removes no outputs")
     }
+}
+
+#[test]
+fn small_log_is_read_by_one_thread() {
+    assert_eq!(ReadPlan::of(2 * BYTES_PER_THREAD - 1, ThreadLimit::Auto), ReadPlan::ONE);
+    assert_eq!(ReadPlan::of(1 << 40, ThreadLimit::ONE), ReadPlan::ONE);
+    assert!((1..=2).contains(&ReadPlan::of(2 * BYTES_PER_THREAD, ThreadLimit::Auto).threads));
 }

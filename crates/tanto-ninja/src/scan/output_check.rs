@@ -73,7 +73,7 @@ impl DirtyInputs<'_, '_> {
         if !self.files.exists(out) {
             return Ok(Some(DirtyReason::Missing));
         }
-        let entry = self.log.made(self.graph, out);
+        let entry = self.log.logged_command(self.graph, out);
         // A restat command may have left its output older than its input on purpose: then the log knows better.
         if !(output_check.restat && entry.is_some()) && self.files.mtime(out) < output_check.newest {
             return Ok(Some(DirtyReason::Older));
@@ -123,7 +123,7 @@ impl DirtyInputs<'_, '_> {
         }
         let hash = self.log.hash_command(commands.for_hash(edge)?);
         hashes.push((edge, hash));
-        let mut entries = it.outs.iter().filter_map(|&out| self.log.made(self.graph, out));
+        let mut entries = it.outs.iter().filter_map(|&out| self.log.logged_command(self.graph, out));
         Ok(entries.all(|entry| entry.command_hash == hash))
     }
 

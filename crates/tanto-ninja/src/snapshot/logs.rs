@@ -7,15 +7,15 @@ use bytemuck::Pod;
 use crate::flat::Slab;
 use crate::graph::Graph;
 use crate::ids::NodeId;
-use crate::logs::{BuildLog, BuildParts, DepsLog, DepsParts, SeenBuild, SeenDeps};
+use crate::logs::{BuildLog, BuildLogIndex, BuildLogState, DepsLog, DepsLogIndex, DepsLogState};
 
 use super::table::LogHeaders;
 
 impl Graph<'_> {
     /// The index of the build log in the graph's snapshot; see [`BuildLog::resume`].
-    pub fn build_parts(&self) -> Option<BuildParts> {
+    pub fn build_log_index(&self) -> Option<BuildLogIndex> {
         let [last, side, made, ..] = &self.data.logs.ranges;
-        Some(BuildParts {
+        Some(BuildLogIndex {
             facts: self.data.logs.build?,
             last: self.row(last)?,
             side: self.row(side)?,
@@ -24,9 +24,9 @@ impl Graph<'_> {
     }
 
     /// The index of the deps log in the graph's snapshot; see [`DepsLog::resume`].
-    pub fn deps_parts(&self) -> Option<DepsParts> {
+    pub fn deps_log_index(&self) -> Option<DepsLogIndex> {
         let [.., nodes, ids, deps] = &self.data.logs.ranges;
-        Some(DepsParts {
+        Some(DepsLogIndex {
             facts: self.data.logs.deps?,
             nodes: self.row(nodes)?,
             ids: self.row(ids)?,
@@ -42,8 +42,8 @@ impl Graph<'_> {
 /// State of the logs to be written. The logs may grow meanwhile.
 #[derive(Default)]
 pub(super) struct LogState<'t> {
-    build: Option<SeenBuild>,
-    deps: Option<SeenDeps>,
+    build: Option<BuildLogState>,
+    deps: Option<DepsLogState>,
     /// Paths of nodes added to the graph.
     pub(super) added: Vec<&'t [u8]>,
 }
@@ -51,12 +51,12 @@ pub(super) struct LogState<'t> {
 impl<'t> LogState<'t> {
     pub(super) fn new(graph: &Graph<'t>, build: &BuildLog, deps: &DepsLog) -> LogState<'t> {
         let added = (graph.data.paths.len()..graph.node_count()).map(|node| graph.path(NodeId(node as u32)));
-        LogState { build: build.seen(), deps: deps.seen(), added: added.collect() }
+        LogState { build: build.state(), deps: deps.state(), added: added.collect() }
     }
 
     /// The nodes of the deps log with ids from `named` on.
     pub(super) fn discovered(&self, named: usize) -> impl Iterator<Item = NodeId> {
-        let nodes = self.deps.iter().flat_map(SeenDeps::nodes);
+        let nodes = self.deps.iter().flat_map(DepsLogState::nodes);
         nodes.copied().filter(move |node| node.index() >= named)
     }
 
@@ -71,8 +71,8 @@ impl<'t> LogState<'t> {
 
 /// Log data to be written.
 pub(super) struct LogSectionData {
-    pub(super) build: Option<BuildParts>,
-    pub(super) deps: Option<DepsParts>,
+    pub(super) build: Option<BuildLogIndex>,
+    pub(super) deps: Option<DepsLogIndex>,
 }
 
 impl LogSectionData {

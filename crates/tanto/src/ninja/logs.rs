@@ -38,21 +38,21 @@ impl Invocation<'_> {
         let hints = LookupOptions { builddir, deps_log: None, names: self.target_names() };
         let Ok(mut nodes) = collect_targets(graph, hints, &self.options.targets) else { return true };
         nodes.extend(self.manifest_node(graph));
-        needs_command(graph, &nodes) || !begin_well(builddir)
+        needs_command(graph, &nodes) || !have_supported_headers(builddir)
     }
 
     /// Reads both logs; writes nothing.
     pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
         let path = builddir::join(builddir, ".ninja_log");
         let (new_version, threads) = (self.options.log_version.unwrap_or(NEWEST), self.options.threads);
-        let resume = |graph: &mut Graph<'_>| BuildLog::resume(&path, graph.build_parts()?, graph, threads);
+        let resume = |graph: &mut Graph<'_>| BuildLog::resume(&path, graph.build_log_index()?, graph, threads);
         let loaded = self.stats.time(".ninja_log load", || match resume(graph) {
             Some(log) => Ok((log, None)),
             None => BuildLog::load(&path, new_version, graph, threads),
         });
         let build = self.loaded(loaded)?;
         let path = builddir::join(builddir, ".ninja_deps");
-        let resume = |graph: &mut Graph<'_>| DepsLog::resume(&path, graph.deps_parts()?, graph, threads);
+        let resume = |graph: &mut Graph<'_>| DepsLog::resume(&path, graph.deps_log_index()?, graph, threads);
         let loaded = self.stats.time(".ninja_deps load", || match resume(graph) {
             Some(resumed) => Ok(resumed),
             None => DepsLog::load(&path, graph, threads),
@@ -86,7 +86,8 @@ impl Invocation<'_> {
     /// From now on the logs are written; either is rewritten first if most of it is void.
     pub(super) fn open_logs(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> Step<()> {
         if !logs.build.was_found() && self.options.log_version.is_none() {
-            logs.build.begin_as(other_ninja::log_version(self.options.cache.as_deref()).unwrap_or(NEWEST), graph);
+            logs.build
+                .set_new_version(other_ninja::log_version(self.options.cache.as_deref()).unwrap_or(NEWEST), graph);
         }
         let mut errors = Vec::new();
         let opened =
@@ -104,7 +105,7 @@ impl Invocation<'_> {
 const NEWEST: u32 = 7;
 
 /// Would ninja have no warning about either?
-fn begin_well(builddir: &[u8]) -> bool {
-    BuildLog::begins_well(&builddir::join(builddir, ".ninja_log"))
-        && DepsLog::begins_well(&builddir::join(builddir, ".ninja_deps"))
+fn have_supported_headers(builddir: &[u8]) -> bool {
+    BuildLog::has_supported_header(&builddir::join(builddir, ".ninja_log"))
+        && DepsLog::has_supported_header(&builddir::join(builddir, ".ninja_deps"))
 }

@@ -136,7 +136,7 @@ impl Invocation<'_> {
     /// The snapshot that this run is to write, without the logs.
     pub(super) fn saving<'t>(&self, graph: &Graph<'t>, logs: &Logs) -> Option<PendingSnapshot<'t>> {
         let always = self.options.snapshots == SnapshotPolicy::Always;
-        let unsaved = logs.build.unsaved() + logs.deps.unsaved();
+        let unsaved = logs.build.unsaved_bytes() + logs.deps.unsaved_bytes();
         self.snapshot().filter(|_| !self.options.dry_run)?.of(graph, unsaved, always)
     }
 

@@ -5,10 +5,10 @@ use std::fs::OpenOptions;
 use tanto_sys::threads::ThreadLimit;
 
 use crate::graph::Graph;
+use crate::logs::build_log_line;
+use crate::logs::build_log_line::Entry;
+use crate::logs::deps_log_format::{HEADER, write_deps, write_path};
 use crate::logs::file::WORTH_MAPPING;
-use crate::logs::line;
-use crate::logs::line::Entry;
-use crate::logs::record::{HEADER, write_deps, write_path};
 use crate::logs::{BuildLog, DepsLog};
 
 use super::{Space, graph_with};
@@ -24,8 +24,8 @@ fn entry(number: u32) -> Entry {
 }
 
 fn lines() -> Vec<u8> {
-    let mut text = line::header(7);
-    (0..OUTPUTS).for_each(|number| line::write(&mut text, output(number).as_bytes(), &entry(number)));
+    let mut text = build_log_line::header(7);
+    (0..OUTPUTS).for_each(|number| build_log_line::write(&mut text, output(number).as_bytes(), &entry(number)));
     assert!(text.len() as u64 > WORTH_MAPPING);
     text
 }

@@ -9,8 +9,8 @@ use tanto_sys::threads::ThreadLimit;
 use crate::disk::Mtime;
 use crate::graph::Graph;
 use crate::ids::NodeId;
-use crate::logs::record::{write_deps, write_path};
-use crate::logs::{BuildLog, DepsLog, Entry, Made};
+use crate::logs::deps_log_format::{write_deps, write_path};
+use crate::logs::{BuildLog, DepsLog, Entry, LoggedCommand};
 
 use super::{Seeded, Space, graph_with};
 
@@ -53,7 +53,7 @@ impl Log for BuildLog {
     }
 
     fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
-        let parts = self.seen()?.parts(numbers, new.node_count(), 1 + new.node_count() % 3)?;
+        let parts = self.state()?.parts(numbers, new.node_count(), 1 + new.node_count() % 3)?;
         BuildLog::resume(&space.log(), parts, new, ThreadLimit::ONE)
     }
 
@@ -87,7 +87,7 @@ impl Log for DepsLog {
     }
 
     fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
-        let parts = self.seen()?.parts(numbers, new.node_count())?;
+        let parts = self.state()?.parts(numbers, new.node_count())?;
         DepsLog::resume(&space.log(), parts, new, ThreadLimit::ONE).map(|(log, _)| log)
     }
 
@@ -224,15 +224,15 @@ fn nonsense_that_was_kept_is_no_reason_to_fail() {
         }
         let numbers: Vec<NodeId> = graph.node_ids().collect();
 
-        let mut parts = log.seen().and_then(|log| log.parts(&numbers, numbers.len(), 1)).expect("parts");
+        let mut parts = log.state().and_then(|log| log.parts(&numbers, numbers.len(), 1)).expect("parts");
         (parts.last, parts.side) = (garbage(&mut random).into(), garbage(&mut random).into());
-        parts.made = vec![Made::UNKNOWN; random.below(12)].into();
+        parts.made = vec![LoggedCommand::UNKNOWN; random.below(12)].into();
         if let Some(mut log) = BuildLog::resume(&build.log(), parts, &graph, ThreadLimit::ONE) {
             log.known(&graph);
             Log::open(&mut log, &mut graph);
             Log::record(&mut log, &mut graph, &mut random);
         }
-        let mut parts = deps_log.seen().and_then(|log| log.parts(&numbers, numbers.len())).expect("parts");
+        let mut parts = deps_log.state().and_then(|log| log.parts(&numbers, numbers.len())).expect("parts");
         let words = |random: &mut Seeded| garbage(random).into_iter().map(|word| word as u32).collect::<Vec<_>>();
         (parts.ids, parts.deps) = (words(&mut random).into(), garbage(&mut random).into());
         if random.below(2) == 0 {
@@ -253,9 +253,9 @@ fn what_is_no_log_is_not_kept() {
     for content in [None, Some(b"".as_slice()), Some(b"rubbish"), Some(b"# ninja log v4\n")] {
         content.iter().for_each(|content| space.write(content));
         let (build, deps) = (<BuildLog as Log>::load(&space, &mut graph), <DepsLog as Log>::load(&space, &mut graph));
-        assert!(build.seen().is_none() && deps.seen().is_none(), "{content:?}");
+        assert!(build.state().is_none() && deps.state().is_none(), "{content:?}");
     }
-    assert!(BuildLog::in_memory(7).seen().is_none());
+    assert!(BuildLog::in_memory(7).state().is_none());
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn parts_that_do_not_fit_are_refused() {
     let graph = graph_with(&["a"]);
     let log = BuildLog::load(&space.log(), 7, &graph, ThreadLimit::ONE).expect("a log").0;
     let resume = |word: usize, value: u64, nodes: usize| {
-        let mut parts = log.seen().expect("a log").parts(&[NodeId(0)], nodes, 1).expect("parts");
+        let mut parts = log.state().expect("a log").parts(&[NodeId(0)], nodes, 1).expect("parts");
         parts.facts[word] = value;
         BuildLog::resume(&space.log(), parts, &graph, ThreadLimit::ONE)
     };
@@ -278,7 +278,7 @@ fn parts_that_do_not_fit_are_refused() {
     let mut log = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("a log").0;
     log.open(&mut graph, &mut |_| false).expect("open");
     log.record(&mut graph, NodeId(0), 1, &[NodeId(0)]).expect("record");
-    let seen = log.seen().expect("a log");
+    let seen = log.state().expect("a log");
     assert!(seen.parts(&[NodeId(1)], 1).is_none() && seen.parts(&[], 1).is_none());
     let parts = || seen.parts(&[NodeId(0)], 1).expect("parts");
     let mut empty = graph_with(&[]);

@@ -1,22 +1,22 @@
-//! Logs that several threads read, in pieces of any size: all find what one finds.
+//! Logs that several threads read, in chunks of any size: all find what one finds.
 
 use crate::disk::Mtime;
 use crate::graph::Graph;
 use crate::ids::NodeId;
 use crate::logs::Entry;
-use crate::logs::entries::Entries;
-use crate::logs::image::Content;
-use crate::logs::line;
-use crate::logs::line::Header;
-use crate::logs::pieces::Shares;
-use crate::logs::record::{HEADER, Verdict, write_deps, write_path};
-use crate::logs::records::Records;
+use crate::logs::ReadPlan;
+use crate::logs::build_log_entries::Entries;
+use crate::logs::build_log_line;
+use crate::logs::build_log_line::Header;
+use crate::logs::deps_log_format::{HEADER, ReadStatus, write_deps, write_path};
+use crate::logs::deps_log_records::Records;
+use crate::logs::log_buffer::Content;
 
 use super::{Seeded, graph_with};
 
 /// Ways to read a log that have to come to the same; others for another seed.
-fn ways(seed: u64) -> impl Iterator<Item = Shares> {
-    (1..=8).map(move |crew| Shares { piece: [16, 64, 200, 1000][(seed as usize + crew / 2) % 4], crew })
+fn ways(seed: u64) -> impl Iterator<Item = ReadPlan> {
+    (1..=8).map(move |threads| ReadPlan { chunk: [16, 64, 200, 1000][(seed as usize + threads / 2) % 4], threads })
 }
 
 /// Outputs that a log may name; the first of them are nodes.
@@ -35,7 +35,7 @@ fn some_nodes() -> Graph<'static> {
 
 /// Lines, of which some are odd, with a few bytes changed, and perhaps cut anywhere.
 fn random_lines(random: &mut Seeded) -> Vec<u8> {
-    let mut text = line::header(5 + random.below(3) as u32);
+    let mut text = build_log_line::header(5 + random.below(3) as u32);
     for _ in 0..random.below(200) {
         let entry = Entry {
             command_hash: random.below(1 << 30) as u64,
@@ -45,7 +45,7 @@ fn random_lines(random: &mut Seeded) -> Vec<u8> {
         };
         match random.below(20) {
             0 => text.extend_from_slice(&b"\n\t1\t2\t3\tout/3.o\n\t\t\t\t\n"[random.below(10)..]),
-            _ => line::write(&mut text, output(random).as_bytes(), &entry),
+            _ => build_log_line::write(&mut text, output(random).as_bytes(), &entry),
         }
     }
     spoil(&mut text, random, |random| b"\n\t0x\0"[random.below(5)]);
@@ -69,7 +69,7 @@ fn said(entries: &Entries, graph: &mut Graph<'_>) -> impl PartialEq + std::fmt::
     let nodes: Vec<NodeId> = all.iter().map(|(output, _)| graph.intern(output)).collect();
     let found: Vec<_> = nodes.iter().map(|&node| entries.get(graph, node)).collect();
     assert!(all.iter().zip(&found).all(|((_, entry), found)| Some(entry) == found.as_ref()));
-    (all, entries.version(), entries.len(), entries.is_overgrown())
+    (all, entries.version(), entries.len(), entries.needs_recompaction())
 }
 
 #[test]
@@ -77,19 +77,19 @@ fn any_number_of_threads_finds_the_same_lines() {
     for seed in 0..100 {
         let mut random = Seeded(seed);
         let (text, more) = (random_lines(&mut random), random_lines(&mut random));
-        let read = |shares| {
+        let read = |plan| {
             let mut graph = some_nodes();
             let mut entries = Entries::new(7, graph.node_count());
-            let header = entries.read(Content::Read(text.clone()), &graph, shares);
+            let header = entries.read(Content::Read(text.clone()), &graph, plan);
             let first = said(&entries, &mut graph);
-            if header == Header::Known {
-                entries.read(Content::Read(more.clone()), &graph, shares);
+            if header == Header::Supported {
+                entries.read(Content::Read(more.clone()), &graph, plan);
             }
             (header, first, said(&entries, &mut graph))
         };
-        let expected = read(Shares::ONE);
-        for shares in ways(seed) {
-            assert_eq!(read(shares), expected, "seed {seed}, {shares:?}");
+        let expected = read(ReadPlan::ONE);
+        for plan in ways(seed) {
+            assert_eq!(read(plan), expected, "seed {seed}, {plan:?}");
         }
     }
 }
@@ -145,7 +145,7 @@ fn spoil_field(bytes: &mut Vec<u8>, fields: &Fields, random: &mut Seeded) {
 fn known(records: &Records, graph: &Graph<'_>) -> impl PartialEq + std::fmt::Debug + use<> {
     let deps = |node| records.get(node).map(|deps| (deps.mtime, deps.ins().collect::<Vec<_>>()));
     let all: Vec<_> = records.nodes().iter().map(|&node| (node, graph.path(node).to_vec(), deps(node))).collect();
-    (all, records.len(), records.is_overgrown(), graph.node_count())
+    (all, records.len(), records.needs_recompaction(), graph.node_count())
 }
 
 #[test]
@@ -158,23 +158,23 @@ fn any_number_of_threads_finds_the_same_records() {
             spoil_field(&mut bytes, &fields, &mut random);
         }
         let cut = random.below(bytes.len() + 1);
-        let read = |shares| {
+        let read = |plan| {
             let mut graph = some_nodes();
             let mut records = Records::default();
-            let whole = records.read(Content::Read(bytes.clone()), &mut graph, shares);
+            let whole = records.read(Content::Read(bytes.clone()), &mut graph, plan);
             let first = known(&records, &graph);
             // The same in two parts.
             records.clear();
-            let verdict = records.read(Content::Read(bytes[..cut].to_vec()), &mut graph, shares);
-            if matches!(verdict, Verdict::Sound | Verdict::Torn) {
-                records.read(Content::Read(bytes[records.len()..].to_vec()), &mut graph, shares);
+            let status = records.read(Content::Read(bytes[..cut].to_vec()), &mut graph, plan);
+            if matches!(status, ReadStatus::Valid | ReadStatus::Torn) {
+                records.read(Content::Read(bytes[records.len()..].to_vec()), &mut graph, plan);
             }
             (whole, first, known(&records, &graph))
         };
-        let expected = read(Shares::ONE);
-        *(if expected.0 == Verdict::Sound { &mut sound } else { &mut torn }) += 1;
-        for shares in ways(seed) {
-            assert_eq!(read(shares), expected, "seed {seed}, {shares:?}");
+        let expected = read(ReadPlan::ONE);
+        *(if expected.0 == ReadStatus::Valid { &mut sound } else { &mut torn }) += 1;
+        for plan in ways(seed) {
+            assert_eq!(read(plan), expected, "seed {seed}, {plan:?}");
         }
     }
     assert!(sound > 20 && torn > 20, "{sound} sound, {torn} torn");

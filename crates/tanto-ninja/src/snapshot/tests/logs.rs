@@ -50,12 +50,14 @@ impl Dir {
 
     /// Resumes from the snapshot or loads from text, as a run does. Returns which logs were resumed.
     fn load_kept(&self, graph: &mut Graph<'_>) -> ((BuildLog, DepsLog), [bool; 2]) {
-        let build =
-            graph.build_parts().and_then(|parts| BuildLog::resume(&self.path("log"), parts, graph, ThreadLimit::ONE));
+        let build = graph
+            .build_log_index()
+            .and_then(|parts| BuildLog::resume(&self.path("log"), parts, graph, ThreadLimit::ONE));
         let is_build = build.is_some();
         let build = build.unwrap_or_else(|| BuildLog::load(&self.path("log"), 7, graph, ThreadLimit::ONE).unwrap().0);
-        let deps =
-            graph.deps_parts().and_then(|parts| DepsLog::resume(&self.path("deps"), parts, graph, ThreadLimit::ONE));
+        let deps = graph
+            .deps_log_index()
+            .and_then(|parts| DepsLog::resume(&self.path("deps"), parts, graph, ThreadLimit::ONE));
         let is_deps = deps.is_some();
         let load = || DepsLog::load(&self.path("deps"), graph, ThreadLimit::ONE).unwrap();
         let deps = deps.unwrap_or_else(load).0;
@@ -103,7 +105,7 @@ fn observable(graph: &Graph<'_>, (build, deps): &(BuildLog, DepsLog)) -> String 
     let mut out = String::new();
     for node in nodes {
         let found = graph.lookup(graph.path(node)) == Some(node);
-        let (entry, made) = (build.lookup(graph, node), build.made(graph, node));
+        let (entry, made) = (build.lookup(graph, node), build.logged_command(graph, node));
         let read = deps.deps(node).map(|deps| (deps.mtime, deps.ins().map(path).collect::<Vec<_>>()));
         let (edge, discovered) = (graph.in_edge(node), graph.is_discovered(node));
         out.push_str(&format!("{} {edge:?} {found} {discovered} {entry:?} {made:?} {read:?}\n", path(node)));

@@ -7,11 +7,11 @@
 //!
 //! START and END are milliseconds since that build began, MTIME is nanoseconds since 1970, HASH is hexadecimal.
 
-mod usual;
+mod fast_path;
 
 use std::io::Write;
 
-use super::parts::Made;
+use super::saved_index::LoggedCommand;
 use crate::disk::Mtime;
 
 /// The oldest version whose entries are read.
@@ -39,15 +39,15 @@ pub struct Entry {
 
 impl Entry {
     /// What decides whether the output is dirty.
-    pub(super) fn made(self) -> Made {
-        Made { command_hash: self.command_hash, mtime: self.mtime }
+    pub(super) fn logged_command(self) -> LoggedCommand {
+        LoggedCommand { command_hash: self.command_hash, mtime: self.mtime }
     }
 }
 
 /// Whether the text's first line lets us read the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Header {
-    Known,
+    Supported,
     TooOld,
     TooNew,
 }
@@ -56,7 +56,7 @@ pub(super) enum Header {
 pub(super) fn read_header(text: &[u8]) -> (Header, u32) {
     let version = text.strip_prefix(SIGNATURE).map_or(0, decimal);
     match u32::try_from(version) {
-        Ok(version @ OLDEST..=NEWEST) => (Header::Known, version),
+        Ok(version @ OLDEST..=NEWEST) => (Header::Supported, version),
         _ if version > i64::from(NEWEST) => (Header::TooNew, 0),
         _ => (Header::TooOld, 0),
     }
@@ -91,11 +91,11 @@ pub(super) fn first(text: &[u8]) -> &[u8] {
 #[inline]
 pub(super) fn entry(text: &[u8]) -> Option<Entry> {
     let text = &text[..text.len().min(TOO_LONG)];
-    usual::entry(text).or_else(|| any_entry(first(text)))
+    fast_path::entry(text).or_else(|| parse_entry(first(text)))
 }
 
 /// What any line says.
-fn any_entry(line: &[u8]) -> Option<Entry> {
+fn parse_entry(line: &[u8]) -> Option<Entry> {
     let [start, end, mtime, _, hash] = split(line)?;
     // As C's `int` holds a number too large for it.
     let (start_ms, end_ms) = (decimal(start) as i32, decimal(end) as i32);
@@ -233,7 +233,7 @@ mod tests {
             (b"# ninja", Header::TooOld),
             (b"\n", Header::TooOld),
             (b"\0", Header::TooOld),
-            (b"# ninja log v5", Header::Known),
+            (b"# ninja log v5", Header::Supported),
         ];
         for (text, header) in cases {
             assert_eq!(read_header(text).0, *header, "{text:?}");

@@ -26,43 +26,43 @@ impl Deref for Content {
 
 /// The bytes of a log by their places in the file, in two parts. Nothing of meaning lies across both.
 #[derive(Clone)]
-pub(super) struct Image {
-    first: Arc<Content>,
-    /// How many bytes of `first` count.
-    sound: usize,
-    then: Vec<u8>,
+pub(super) struct LogBuffer {
+    loaded: Arc<Content>,
+    /// How many bytes of `loaded` count.
+    valid: usize,
+    appended: Vec<u8>,
 }
 
-impl Default for Image {
+impl Default for LogBuffer {
     fn default() -> Self {
         Content::Read(Vec::new()).into()
     }
 }
 
-impl From<Content> for Image {
-    fn from(first: Content) -> Self {
-        Image { sound: first.len(), first: Arc::new(first), then: Vec::new() }
+impl From<Content> for LogBuffer {
+    fn from(loaded: Content) -> Self {
+        LogBuffer { valid: loaded.len(), loaded: Arc::new(loaded), appended: Vec::new() }
     }
 }
 
-impl Image {
+impl LogBuffer {
     /// How many bytes there are.
     pub(super) fn len(&self) -> usize {
-        self.sound + self.then.len()
+        self.valid + self.appended.len()
     }
 
     /// What lies at `at` and behind it in the same part; nothing past the end.
     #[inline]
     pub(super) fn rest(&self, at: usize) -> &[u8] {
-        match at.checked_sub(self.sound) {
-            None => self.first.get(at..self.sound).unwrap_or_default(),
-            Some(at) => self.then.get(at..).unwrap_or_default(),
+        match at.checked_sub(self.valid) {
+            None => self.loaded.get(at..self.valid).unwrap_or_default(),
+            Some(at) => self.appended.get(at..).unwrap_or_default(),
         }
     }
 
     /// Was something of the file not there when it was read? Then this is no picture of it.
     pub(super) fn is_torn(&self) -> bool {
-        match &*self.first {
+        match &*self.loaded {
             Content::Read(_) => false,
             Content::Mapped(map) => map.is_torn(),
         }
@@ -70,22 +70,22 @@ impl Image {
 
     /// Gives back the memory of what was read so far; it may be read again.
     pub(super) fn release(&self) {
-        if let Content::Mapped(map) = &*self.first {
+        if let Content::Mapped(map) = &*self.loaded {
             map.release(0..map.len());
         }
     }
 
     /// Both parts.
     pub(super) fn parts(&self) -> [&[u8]; 2] {
-        [&self.first[..self.sound], &self.then]
+        [&self.loaded[..self.valid], &self.appended]
     }
 
     /// A copy of these bytes, as far as they are there.
     pub(super) fn copy(&self, range: Range<usize>) -> Vec<u8> {
         let range = range.start..range.end.min(self.len());
-        let first = &self.first[range.start.min(self.sound)..range.end.min(self.sound)];
-        let then = &self.then[range.start.saturating_sub(self.sound)..range.end.saturating_sub(self.sound)];
-        [first, then].concat()
+        let loaded = &self.loaded[range.start.min(self.valid)..range.end.min(self.valid)];
+        let appended = &self.appended[range.start.saturating_sub(self.valid)..range.end.saturating_sub(self.valid)];
+        [loaded, appended].concat()
     }
 
     /// More of the file.
@@ -99,13 +99,13 @@ impl Image {
 
     /// More of the file, which is copied.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.then.extend_from_slice(bytes);
+        self.appended.extend_from_slice(bytes);
     }
 
-    /// Forgets all but the first `len` bytes.
+    /// Forgets all but the loaded `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
-        self.then.truncate(len.saturating_sub(self.sound));
-        self.sound = self.sound.min(len);
+        self.appended.truncate(len.saturating_sub(self.valid));
+        self.valid = self.valid.min(len);
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn parts_have_their_places_in_the_file() {
-        let mut image = Image::default();
+        let mut image = LogBuffer::default();
         assert_eq!((image.len(), image.rest(0)), (0, b"".as_slice()));
         image.add(Content::Read(b"abc".to_vec()));
         image.add(Content::Read(b"de".to_vec()));
@@ -140,7 +140,7 @@ mod tests {
         dir.write("f", "content");
         let file = std::fs::File::open(dir.at("f")).expect("open");
         let content = Content::Mapped(Map::new(&file, 7).expect("map"));
-        let mut image = Image::default();
+        let mut image = LogBuffer::default();
         image.add(content);
         assert!(!image.is_torn());
         assert_eq!(image.rest(3), b"tent");

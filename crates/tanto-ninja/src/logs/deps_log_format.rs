@@ -24,31 +24,31 @@ pub(super) const DEPS_HEAD: usize = 12;
 
 /// What became of reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum ReadStatus {
     /// All of it was sound.
-    Sound,
+    Valid,
     /// Something at the end was not, and is not kept.
     Torn,
     /// Not a log of ours; nothing is kept.
-    Foreign,
+    Unsupported,
     /// Version 1, which could hold false data; nothing is kept.
-    Ancient,
+    Version1,
 }
 
 /// Whether a log that begins like this can be read: sound, foreign or ancient.
-pub(super) fn judge_header(bytes: &[u8]) -> Verdict {
+pub(super) fn check_header(bytes: &[u8]) -> ReadStatus {
     if bytes.starts_with(HEADER) {
-        return Verdict::Sound;
+        return ReadStatus::Valid;
     }
     match bytes.get(SIGNATURE_LENGTH..HEADER.len()) {
-        Some([1, 0, 0, 0]) => Verdict::Ancient,
-        _ => Verdict::Foreign,
+        Some([1, 0, 0, 0]) => ReadStatus::Version1,
+        _ => ReadStatus::Unsupported,
     }
 }
 
 /// A record that has its form. Which ids are known, the form does not say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Record<'a> {
+pub(super) enum DepsRecord<'a> {
     Path {
         path: &'a [u8],
         id: u32,
@@ -63,7 +63,7 @@ pub(super) enum Record<'a> {
 
 /// The record at `at`, and where the next one begins; None at the end, or where there is none of its form.
 #[inline]
-pub(super) fn read(bytes: &[u8], at: usize) -> Option<(Record<'_>, usize)> {
+pub(super) fn read(bytes: &[u8], at: usize) -> Option<(DepsRecord<'_>, usize)> {
     let (size, rest) = bytes.get(at..)?.split_first_chunk::<4>()?;
     let size = u32::from_le_bytes(*size);
     let length = (size & !IS_DEPS) as usize;
@@ -76,25 +76,25 @@ pub(super) fn read(bytes: &[u8], at: usize) -> Option<(Record<'_>, usize)> {
 }
 
 #[inline]
-fn read_path(body: &[u8]) -> Option<Record<'_>> {
+fn read_path(body: &[u8]) -> Option<DepsRecord<'_>> {
     let (padded, complement) = body.split_last_chunk::<4>()?;
     let padding = padded.iter().rev().take(3).take_while(|&&byte| byte == 0).count();
     let path = &padded[..padded.len() - padding];
     if path.is_empty() || memchr::memchr(0, path).is_some() {
         return None;
     }
-    Some(Record::Path { path, id: !u32::from_le_bytes(*complement) })
+    Some(DepsRecord::Path { path, id: !u32::from_le_bytes(*complement) })
 }
 
 #[inline]
-fn read_deps(body: &[u8]) -> Option<Record<'_>> {
+fn read_deps(body: &[u8]) -> Option<DepsRecord<'_>> {
     let (head, ins) = body.split_first_chunk::<DEPS_HEAD>()?;
     if !ins.len().is_multiple_of(4) {
         return None;
     }
     let [output, low, high] = [0, 4, 8].map(|at| word(&head[at..at + 4]));
     let mtime = u64::from(low) | u64::from(high) << 32;
-    Some(Record::Deps { output, mtime: mtime as Mtime, ins })
+    Some(DepsRecord::Deps { output, mtime: mtime as Mtime, ins })
 }
 
 /// The number in four bytes.
@@ -118,13 +118,13 @@ const RUN: usize = 6;
 
 /// A place soon in this range where a record seems to begin. Whether it does, only they know who come from the records
 /// before it.
-pub(super) fn guess(bytes: &[u8], range: Range<usize>) -> Option<usize> {
+pub(super) fn find_record_start(bytes: &[u8], range: Range<usize>) -> Option<usize> {
     // Records as they are written are whole words.
     let mut places = (range.start.next_multiple_of(4)..range.end.min(range.start + WINDOW)).step_by(4);
     places.find(|&place| {
         let mut at = place;
         (0..RUN).all(|_| {
-            let next = seems_next(bytes, at);
+            let next = plausible_next(bytes, at);
             at = next.unwrap_or(at);
             next.is_some()
         })
@@ -132,7 +132,7 @@ pub(super) fn guess(bytes: &[u8], range: Range<usize>) -> Option<usize> {
 }
 
 /// Where the next record begins, if there seems to be one at `at`, or the end. Looks at few bytes.
-fn seems_next(bytes: &[u8], at: usize) -> Option<usize> {
+fn plausible_next(bytes: &[u8], at: usize) -> Option<usize> {
     let Some(head) = bytes.get(at..at + 8) else { return (at == bytes.len()).then_some(at) };
     let size = word(&head[..4]);
     let length = (size & !IS_DEPS) as usize;
@@ -191,8 +191,8 @@ mod tests {
         write_path(&mut bytes, b"a.h", 7);
         write_deps(&mut bytes, 7, -5, [1, 9, 3].into_iter());
         let (path, next) = read(&bytes, 0).expect("a path");
-        assert_eq!((path, next), (Record::Path { path: b"a.h", id: 7 }, 12));
-        let (Record::Deps { output, mtime, ins }, end) = read(&bytes, next).expect("deps") else { panic!("deps") };
+        assert_eq!((path, next), (DepsRecord::Path { path: b"a.h", id: 7 }, 12));
+        let (DepsRecord::Deps { output, mtime, ins }, end) = read(&bytes, next).expect("deps") else { panic!("deps") };
         assert_eq!((output, mtime, ins.len(), highest_id(output, ins), end), (7, -5, 12, 9, bytes.len()));
         assert_eq!(highest_id(11, ins), 11);
         assert_eq!(read(&bytes, end), None);
@@ -204,15 +204,15 @@ mod tests {
         let (bytes, places) = log(300);
         for from in HEADER.len()..*places.last().expect("many") {
             let next = places.iter().find(|&&place| place >= from);
-            assert_eq!(guess(&bytes, from..bytes.len()).as_ref(), next, "from {from}");
+            assert_eq!(find_record_start(&bytes, from..bytes.len()).as_ref(), next, "from {from}");
         }
-        assert_eq!(guess(&bytes, places[4]..places[4]), None);
+        assert_eq!(find_record_start(&bytes, places[4]..places[4]), None);
     }
 
     #[test]
     fn no_guess_where_no_record_is() {
-        assert_eq!(guess(&[0; 4096], 0..4096), None);
-        assert_eq!(guess(&[0xff; 4096], 0..4096), None);
-        assert_eq!(guess(b"", 0..0), None);
+        assert_eq!(find_record_start(&[0; 4096], 0..4096), None);
+        assert_eq!(find_record_start(&[0xff; 4096], 0..4096), None);
+        assert_eq!(find_record_start(b"", 0..0), None);
     }
 }

@@ -12,16 +12,15 @@ use crate::flat::Slab;
 use crate::graph::{Graph, GraphView};
 use crate::ids::NodeId;
 
-use super::chain::{self, Item, Piece};
-use super::image::{Content, Image};
-use super::pieces::Shares;
-use super::record::{
-    DEPS_HEAD, HEADER, LONGEST_RECORD, Record, Verdict, guess, highest_id, judge_header, read, word, write_deps,
-    write_path,
+use super::ReadPlan;
+use super::deps_log_format::{
+    DEPS_HEAD, DepsRecord, HEADER, LONGEST_RECORD, ReadStatus, check_header, find_record_start, highest_id, read, word,
+    write_deps, write_path,
 };
-use super::row::Row;
-use super::seal::Seal;
-use super::seen::SeenDeps;
+use super::fingerprint::LogFingerprint;
+use super::log_buffer::{Content, LogBuffer};
+use super::overlay_vec::OverlayVec;
+use super::saved_index::DepsLogState;
 
 pub(super) const NO_ID: u32 = u32::MAX;
 
@@ -52,7 +51,7 @@ impl<'a> Deps<'a> {
 }
 
 /// What was found in a file, to be kept.
-pub(super) struct Index {
+pub(super) struct RecordIndex {
     pub(super) total: usize,
     pub(super) unique: usize,
     pub(super) nodes: Slab<NodeId>,
@@ -63,19 +62,19 @@ pub(super) struct Index {
 /// A picture of the file, as far as it is sound, with indexes.
 #[derive(Default)]
 pub(super) struct Records {
-    bytes: Image,
+    bytes: LogBuffer,
     /// By id.
-    nodes: Row<NodeId>,
+    nodes: OverlayVec<NodeId>,
     /// By node; `NO_ID` or past the end for none.
-    ids: Row<u32>,
+    ids: OverlayVec<u32>,
     /// By id, or past the end: where the output's record begins; 0 for none.
-    deps: Row<u64>,
+    deps: OverlayVec<u64>,
     /// How many deps records were read.
     total: usize,
     /// For how many outputs.
     unique: usize,
     /// How many of the bytes are known from what was kept.
-    kept: usize,
+    saved: usize,
 }
 
 impl Records {
@@ -86,61 +85,61 @@ impl Records {
 
     /// Goes on from an index of the first `length` bytes of a file. None if it does not fit the graph.
     pub(super) fn resume(
-        bytes: Image,
+        bytes: LogBuffer,
         length: usize,
-        index: Index,
+        index: RecordIndex,
         graph: &mut Graph<'_>,
-        shares: Shares,
-    ) -> Option<(Self, Verdict)> {
-        let Index { total, unique, nodes, ids, deps } = index;
+        plan: ReadPlan,
+    ) -> Option<(Self, ReadStatus)> {
+        let RecordIndex { total, unique, nodes, ids, deps } = index;
         let count = graph.node_count();
         if nodes.all().len() != nodes.len() || nodes.all().iter().any(|node| node.index() >= count) {
             return None;
         }
         let (nodes, ids, deps) = (nodes.into(), ids.into(), deps.into());
-        let mut records = Records { bytes, nodes, ids, deps, total, unique, kept: length };
-        let verdict = records.read_on(length, graph, shares);
-        Some((records, verdict))
+        let mut records = Records { bytes, nodes, ids, deps, total, unique, saved: length };
+        let status = records.read_from(length, graph, plan);
+        Some((records, status))
     }
 
     /// What is known now.
-    pub(super) fn seen(&self, seal: Seal) -> SeenDeps {
+    pub(super) fn state(&self, fingerprint: LogFingerprint) -> DepsLogState {
         let (nodes, deps) = (self.nodes.all().to_vec(), self.deps.to_vec());
-        SeenDeps { seal, total: self.total, unique: self.unique, nodes, deps }
+        DepsLogState { fingerprint, total: self.total, unique: self.unique, nodes, deps }
     }
 
     /// Reads more bytes; keeps those that are sound. New paths become nodes.
-    pub(super) fn read(&mut self, content: Content, graph: &mut Graph<'_>, shares: Shares) -> Verdict {
+    pub(super) fn read(&mut self, content: Content, graph: &mut Graph<'_>, plan: ReadPlan) -> ReadStatus {
         let at = self.bytes.len();
         if at == 0 {
-            let verdict = judge_header(&content);
-            if verdict != Verdict::Sound {
-                return verdict;
+            let status = check_header(&content);
+            if status != ReadStatus::Valid {
+                return status;
             }
         }
         self.bytes.add(content);
-        self.read_on(at.max(HEADER.len()), graph, shares)
+        self.read_from(at.max(HEADER.len()), graph, plan)
     }
 
     /// Reads the bytes from `at` on, where a record begins.
-    fn read_on(&mut self, at: usize, graph: &mut Graph<'_>, shares: Shares) -> Verdict {
+    fn read_from(&mut self, at: usize, graph: &mut Graph<'_>, plan: ReadPlan) -> ReadStatus {
         let bytes = std::mem::take(&mut self.bytes);
-        let end = at + self.read_records(bytes.rest(at), at, graph, shares);
+        let end = at + self.read_records(bytes.rest(at), at, graph, plan);
         self.bytes = bytes;
-        let verdict = if end == self.bytes.len() { Verdict::Sound } else { Verdict::Torn };
+        let status = if end == self.bytes.len() { ReadStatus::Valid } else { ReadStatus::Torn };
         self.bytes.truncate(end);
-        verdict
+        status
     }
 
     /// Reads records that are `base` bytes behind the file's start; how many bytes are sound.
-    fn read_records(&mut self, bytes: &[u8], base: usize, graph: &mut Graph<'_>, shares: Shares) -> usize {
-        let mut ahead = read_ahead(bytes, graph, shares).into_iter();
+    fn read_records(&mut self, bytes: &[u8], base: usize, graph: &mut Graph<'_>, plan: ReadPlan) -> usize {
+        let mut ahead = read_chunks(bytes, graph, plan).into_iter();
         let mut end = 0;
-        for limit in limits(bytes, shares.piece) {
+        for limit in limits(bytes, plan.chunk) {
             // A guess counts if the records before it lead there.
-            let guessed = ahead.next().flatten().filter(|piece| piece.start == end);
-            let piece = guessed.unwrap_or_else(|| chain::read(bytes, end, limit, graph));
-            end = self.take_in(&piece, bytes, base, graph);
+            let guessed = ahead.next().flatten().filter(|chunk| chunk.start == end);
+            let chunk = guessed.unwrap_or_else(|| read_chunk(bytes, end, limit, graph));
+            end = self.apply_chunk(&chunk, bytes, base, graph);
             if end < limit {
                 break;
             }
@@ -148,27 +147,27 @@ impl Records {
         end
     }
 
-    /// Takes in what was found in a piece; where the first record begins that is not sound, or the next piece's first.
-    fn take_in(&mut self, piece: &Piece, bytes: &[u8], base: usize, graph: &mut Graph<'_>) -> usize {
-        let mut nodes = piece.nodes.iter().copied();
-        for item in &piece.items {
+    /// Takes in what was found in a chunk; where the first record begins that is not sound, or the next chunk's first.
+    fn apply_chunk(&mut self, chunk: &RecordChunk, bytes: &[u8], base: usize, graph: &mut Graph<'_>) -> usize {
+        let mut nodes = chunk.nodes.iter().copied();
+        for item in &chunk.items {
             let (at, is_sound) = match *item {
                 Item::Path { at, id } => {
                     let node = nodes.next().flatten();
-                    (at, self.take_path(bytes, piece.start + at as usize, id, node, graph))
+                    (at, self.apply_path(bytes, chunk.start + at as usize, id, node, graph))
                 }
                 Item::Deps { at, output, highest } => {
-                    (at, self.take_deps(base + piece.start + at as usize, output, highest))
+                    (at, self.apply_deps(base + chunk.start + at as usize, output, highest))
                 }
             };
             if !is_sound {
-                return piece.start + at as usize;
+                return chunk.start + at as usize;
             }
         }
-        piece.end
+        chunk.end
     }
 
-    fn take_path(&mut self, bytes: &[u8], at: usize, id: u32, node: Option<NodeId>, graph: &mut Graph<'_>) -> bool {
+    fn apply_path(&mut self, bytes: &[u8], at: usize, id: u32, node: Option<NodeId>, graph: &mut Graph<'_>) -> bool {
         if id as usize != self.nodes.len() {
             return false;
         }
@@ -180,7 +179,7 @@ impl Records {
         is_new
     }
 
-    fn take_deps(&mut self, at: usize, output: u32, highest: u32) -> bool {
+    fn apply_deps(&mut self, at: usize, output: u32, highest: u32) -> bool {
         let is_known = (highest as usize) < self.nodes.len();
         if is_known {
             self.total += 1;
@@ -192,7 +191,7 @@ impl Records {
     fn set_deps(&mut self, id: u32, at: usize) {
         let id = id as usize;
         if id >= self.deps.len() {
-            self.deps.own().resize(self.nodes.len(), 0);
+            self.deps.to_mut().resize(self.nodes.len(), 0);
         }
         self.unique += usize::from(self.deps.get(id) == Some(0));
         self.deps.set(id, at as u64);
@@ -207,10 +206,10 @@ impl Records {
     /// Gives the node the next id.
     fn name(&mut self, node: NodeId) {
         if node.index() >= self.ids.len() {
-            self.ids.own().resize(node.index() + 1, NO_ID);
+            self.ids.to_mut().resize(node.index() + 1, NO_ID);
         }
         self.ids.set(node.index(), self.nodes.len() as u32);
-        self.nodes.own().push(node);
+        self.nodes.to_mut().push(node);
     }
 
     /// What is known of an output. Nothing if its record is none any more, because someone wrote into the file.
@@ -221,7 +220,7 @@ impl Records {
             return None;
         }
         match read(self.bytes.rest(at as usize), 0)? {
-            (Record::Deps { output: its_id, mtime, ins }, _)
+            (DepsRecord::Deps { output: its_id, mtime, ins }, _)
                 if its_id == id && (highest_id(id, ins) as usize) < nodes.len() =>
             {
                 Some(Deps { mtime, id, ids: ins, nodes })
@@ -243,8 +242,8 @@ impl Records {
         output: NodeId,
         mtime: Mtime,
         ins: &[NodeId],
-    ) -> Result<Draft, TooLong> {
-        let mut draft = Draft { bytes: Vec::new(), named: self.nodes.len(), deps: None };
+    ) -> Result<RecordDraft, TooLong> {
+        let mut draft = RecordDraft { bytes: Vec::new(), named: self.nodes.len(), deps: None };
         if self.bytes.len() == 0 {
             draft.bytes.extend_from_slice(HEADER);
         }
@@ -269,13 +268,13 @@ impl Records {
     }
 
     /// The header alone, where there is nothing.
-    pub(super) fn draft_header(&self) -> Draft {
+    pub(super) fn draft_header(&self) -> RecordDraft {
         let bytes = if self.bytes.len() == 0 { HEADER.to_vec() } else { Vec::new() };
-        Draft { bytes, named: self.nodes.len(), deps: None }
+        RecordDraft { bytes, named: self.nodes.len(), deps: None }
     }
 
     /// The draft is in the file now.
-    pub(super) fn commit(&mut self, draft: Draft) {
+    pub(super) fn commit(&mut self, draft: RecordDraft) {
         self.bytes.push(&draft.bytes);
         if let Some((id, at)) = draft.deps {
             self.total += 1;
@@ -284,8 +283,8 @@ impl Records {
     }
 
     /// The draft did not get into the file.
-    pub(super) fn roll_back(&mut self, draft: &Draft) {
-        for node in self.nodes.own().split_off(draft.named) {
+    pub(super) fn roll_back(&mut self, draft: &RecordDraft) {
+        for node in self.nodes.to_mut().split_off(draft.named) {
             self.ids.set(node.index(), NO_ID);
         }
     }
@@ -307,7 +306,7 @@ impl Records {
     }
 
     /// Is it mostly records that later ones made void?
-    pub(super) fn is_overgrown(&self) -> bool {
+    pub(super) fn needs_recompaction(&self) -> bool {
         self.total > 1000 && self.total > self.unique * 3
     }
 
@@ -317,39 +316,39 @@ impl Records {
     }
 
     /// How many bytes are not known from what was kept.
-    pub(super) fn unsaved(&self) -> usize {
-        self.len().saturating_sub(self.kept)
+    pub(super) fn unsaved_bytes(&self) -> usize {
+        self.len().saturating_sub(self.saved)
     }
 
     /// The file's bytes, as far as we know them.
-    pub(super) fn bytes(&self) -> &Image {
+    pub(super) fn bytes(&self) -> &LogBuffer {
         &self.bytes
     }
 }
 
-/// Where the pieces end.
-fn limits(bytes: &[u8], piece: usize) -> impl Iterator<Item = usize> {
+/// Where the chunks end.
+fn limits(bytes: &[u8], chunk: usize) -> impl Iterator<Item = usize> {
     let length = bytes.len();
-    (0..length.div_ceil(piece)).map(move |number| length.min((number + 1) * piece))
+    (0..length.div_ceil(chunk)).map(move |number| length.min((number + 1) * chunk))
 }
 
-/// Reads all pieces at once, each from where its first record seems to begin. Nothing where one thread does it all.
-fn read_ahead(bytes: &[u8], graph: &GraphView<'_>, shares: Shares) -> Vec<Option<Piece>> {
-    if shares.crew == 1 {
+/// Reads all chunks at once, each from where its first record seems to begin. Nothing where one thread does it all.
+fn read_chunks(bytes: &[u8], graph: &GraphView<'_>, plan: ReadPlan) -> Vec<Option<RecordChunk>> {
+    if plan.threads == 1 {
         return Vec::new();
     }
-    let limits: Vec<usize> = limits(bytes, shares.piece).collect();
-    map_parallel(shares.crew, (0..limits.len()).collect(), |piece| {
-        let start = if piece == 0 { 0 } else { guess(bytes, limits[piece - 1]..limits[piece])? };
-        Some(chain::read(bytes, start, limits[piece], graph))
+    let limits: Vec<usize> = limits(bytes, plan.chunk).collect();
+    map_parallel(plan.threads, (0..limits.len()).collect(), |chunk| {
+        let start = if chunk == 0 { 0 } else { find_record_start(bytes, limits[chunk - 1]..limits[chunk])? };
+        Some(read_chunk(bytes, start, limits[chunk], graph))
     })
 }
 
-/// The node of a path that had none when its piece was read.
+/// The node of a path that had none when its chunk was read.
 fn intern_at(bytes: &[u8], at: usize, graph: &mut Graph<'_>) -> Option<NodeId> {
     match read(bytes, at)? {
-        (Record::Path { path, .. }, _) => Some(graph.intern(path)),
-        (Record::Deps { .. }, _) => None,
+        (DepsRecord::Path { path, .. }, _) => Some(graph.intern(path)),
+        (DepsRecord::Deps { .. }, _) => None,
     }
 }
 
@@ -358,10 +357,59 @@ fn intern_at(bytes: &[u8], at: usize, graph: &mut Graph<'_>) -> Option<NodeId> {
 pub(super) struct TooLong;
 
 /// Records that are to be appended.
-pub(super) struct Draft {
+pub(super) struct RecordDraft {
     pub(super) bytes: Vec<u8>,
     /// How many nodes had ids before.
     named: usize,
     /// The output's id, and where in the file its record will begin.
     deps: Option<(u32, usize)>,
+}
+
+/// The records of one chunk, parsed without knowledge of the chunks before it.
+struct RecordChunk {
+    /// The offset of the first record.
+    start: usize,
+    /// In file order.
+    items: Vec<Item>,
+    /// The existing node of each path among the items.
+    nodes: Vec<Option<NodeId>>,
+    /// The offset after the last record; in the next chunk if this one is valid to its end.
+    end: usize,
+}
+
+/// A record and its offset from the start of the chunk.
+enum Item {
+    Path {
+        at: u32,
+        id: u32,
+    },
+    /// `highest` is the highest id of the output and the inputs.
+    Deps {
+        at: u32,
+        output: u32,
+        highest: u32,
+    },
+}
+
+/// Parses the records that begin between `start` and `limit`, up to the first malformed one. `limit - start` must be
+/// below 2^32.
+fn read_chunk(bytes: &[u8], start: usize, limit: usize, graph: &GraphView<'_>) -> RecordChunk {
+    let (mut items, mut paths) = (Vec::new(), Vec::new());
+    let mut end = start;
+    while end < limit
+        && let Some((record, next)) = read(bytes, end)
+    {
+        let at = (end - start) as u32;
+        items.push(match record {
+            DepsRecord::Path { path, id } => {
+                paths.push(path);
+                Item::Path { at, id }
+            }
+            DepsRecord::Deps { output, ins, .. } => Item::Deps { at, output, highest: highest_id(output, ins) },
+        });
+        end = next;
+    }
+    let mut nodes = Vec::new();
+    graph.lookup_all(&paths, &mut nodes);
+    RecordChunk { start, items, nodes, end }
 }

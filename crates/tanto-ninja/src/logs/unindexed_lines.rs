@@ -6,21 +6,21 @@ use hashbrown::HashTable;
 
 use crate::flat::Slab;
 
-use super::row::Row;
+use super::overlay_vec::OverlayVec;
 use crate::hash::rapidhash as hash;
 
 /// Places of lines, in the order of the file; of those with one output the last counts.
 #[derive(Default)]
-pub(super) struct Side {
-    at: Row<u64>,
-    /// Those that count. Made when someone asks for one of them.
+pub(super) struct UnindexedLines {
+    at: OverlayVec<u64>,
+    /// Those that count. LoggedCommand when someone asks for one of them.
     table: OnceLock<HashTable<u64>>,
 }
 
-impl Side {
+impl UnindexedLines {
     /// From the places of lines, as `places` gives them.
-    pub(super) fn new(places: Slab<u64>) -> Side {
-        Side { at: places.into(), table: OnceLock::new() }
+    pub(super) fn new(places: Slab<u64>) -> UnindexedLines {
+        UnindexedLines { at: places.into(), table: OnceLock::new() }
     }
 
     /// The places of all lines.
@@ -30,7 +30,7 @@ impl Side {
 
     /// Another line. `output_at` says for any of them which output it is about.
     pub(super) fn put<'a>(&mut self, at: u64, output_at: impl Fn(u64) -> &'a [u8]) {
-        self.at.own().push(at);
+        self.at.to_mut().push(at);
         if let Some(table) = self.table.get_mut() {
             put(table, at, output_at);
         }
@@ -75,7 +75,7 @@ mod tests {
         let outputs: [&[u8]; 5] = [b"a", b"b", b"a", b"c", b"b"];
         let output_at = |at: u64| outputs[at as usize];
         for asked in 0..outputs.len() {
-            let mut side = Side::default();
+            let mut side = UnindexedLines::default();
             for at in 0..outputs.len() {
                 if at == asked {
                     assert_eq!(side.find(b"none", output_at), None);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use super::image::Image;
+use super::log_buffer::LogBuffer;
 use crate::hash::rapidhash;
 
 /// How many bytes at the beginning are compared: the signature and the version of either log.
@@ -17,7 +17,7 @@ const TAIL: usize = 4096;
 
 /// What is known of a file's first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Seal {
+pub(super) struct LogFingerprint {
     device: u64,
     inode: u64,
     /// How many bytes.
@@ -26,14 +26,14 @@ pub(super) struct Seal {
     tail: u64,
 }
 
-impl Seal {
+impl LogFingerprint {
     /// How many words it has.
     pub(super) const WORDS: usize = 5;
 
     /// That of the first `length` bytes of a file, which `image` shows.
-    pub(super) fn of(file: &File, image: &Image, length: usize) -> io::Result<Seal> {
+    pub(super) fn of(file: &File, image: &LogBuffer, length: usize) -> io::Result<LogFingerprint> {
         let data = file.metadata()?;
-        Ok(Seal {
+        Ok(LogFingerprint {
             device: data.dev(),
             inode: data.ino(),
             length: length as u64,
@@ -48,17 +48,17 @@ impl Seal {
     }
 
     /// Does the file still begin with these bytes? `image` shows what it begins with now.
-    pub(super) fn fits(&self, file: &File, image: &Image) -> bool {
-        self.length() <= image.len() && Seal::of(file, image, self.length()).is_ok_and(|now| now == *self)
+    pub(super) fn fits(&self, file: &File, image: &LogBuffer) -> bool {
+        self.length() <= image.len() && LogFingerprint::of(file, image, self.length()).is_ok_and(|now| now == *self)
     }
 
     /// As words, to be kept.
-    pub(super) fn words(&self) -> [u64; Seal::WORDS] {
+    pub(super) fn words(&self) -> [u64; LogFingerprint::WORDS] {
         [self.device, self.inode, self.length, self.head, self.tail]
     }
 
     /// From its words.
-    pub(super) fn from_words([device, inode, length, head, tail]: [u64; Seal::WORDS]) -> Seal {
-        Seal { device, inode, length, head, tail }
+    pub(super) fn from_words([device, inode, length, head, tail]: [u64; LogFingerprint::WORDS]) -> LogFingerprint {
+        LogFingerprint { device, inode, length, head, tail }
     }
 }

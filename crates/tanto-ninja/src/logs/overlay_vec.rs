@@ -10,31 +10,31 @@ use crate::hash::Map;
 const WORTH_A_COPY: usize = 16;
 
 /// A row that can be changed.
-pub(super) enum Row<T> {
-    Own(Vec<T>),
+pub(super) enum OverlayVec<T> {
+    Owned(Vec<T>),
     /// What was kept, and what holds in its place.
-    Kept(Slab<T>, Map<usize, T>),
+    Mapped(Slab<T>, Map<usize, T>),
 }
 
-impl<T> Default for Row<T> {
+impl<T> Default for OverlayVec<T> {
     fn default() -> Self {
-        Row::Own(Vec::new())
+        OverlayVec::Owned(Vec::new())
     }
 }
 
-impl<T: Pod> From<Slab<T>> for Row<T> {
-    fn from(kept: Slab<T>) -> Self {
-        Row::Kept(kept, Map::default())
+impl<T: Pod> From<Slab<T>> for OverlayVec<T> {
+    fn from(saved: Slab<T>) -> Self {
+        OverlayVec::Mapped(saved, Map::default())
     }
 }
 
-impl<T: Pod> Row<T> {
+impl<T: Pod> OverlayVec<T> {
     /// How many there are.
     #[inline]
     pub(super) fn len(&self) -> usize {
         match self {
-            Row::Own(items) => items.len(),
-            Row::Kept(kept, _) => kept.len(),
+            OverlayVec::Owned(items) => items.len(),
+            OverlayVec::Mapped(saved, _) => saved.len(),
         }
     }
 
@@ -42,9 +42,9 @@ impl<T: Pod> Row<T> {
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<T> {
         match self {
-            Row::Own(items) => items.get(at).copied(),
-            Row::Kept(kept, changed) => {
-                (at < kept.len()).then(|| changed.get(&at).copied().unwrap_or_else(|| kept.get(at)))
+            OverlayVec::Owned(items) => items.get(at).copied(),
+            OverlayVec::Mapped(saved, changed) => {
+                (at < saved.len()).then(|| changed.get(&at).copied().unwrap_or_else(|| saved.get(at)))
             }
         }
     }
@@ -53,31 +53,31 @@ impl<T: Pod> Row<T> {
     #[inline]
     pub(super) fn set(&mut self, at: usize, item: T) {
         match self {
-            Row::Kept(kept, changed) if changed.len() < kept.len() / WORTH_A_COPY => {
+            OverlayVec::Mapped(saved, changed) if changed.len() < saved.len() / WORTH_A_COPY => {
                 changed.insert(at, item);
             }
-            _ => self.own()[at] = item,
+            _ => self.to_mut()[at] = item,
         }
     }
 
     /// The row, to be made longer or shorter; copied if it lies in a snapshot.
     #[inline]
-    pub(super) fn own(&mut self) -> &mut Vec<T> {
-        if let Row::Kept(..) = self {
-            *self = Row::Own(self.to_vec());
+    pub(super) fn to_mut(&mut self) -> &mut Vec<T> {
+        if let OverlayVec::Mapped(..) = self {
+            *self = OverlayVec::Owned(self.to_vec());
         }
-        let Row::Own(items) = self else { unreachable!("just copied") };
+        let OverlayVec::Owned(items) = self else { unreachable!("just copied") };
         items
     }
 
     /// A copy of it.
     pub(super) fn to_vec(&self) -> Vec<T> {
         match self {
-            Row::Own(items) => items.clone(),
-            Row::Kept(kept, changed) => {
-                let mut items = kept.all().to_vec();
+            OverlayVec::Owned(items) => items.clone(),
+            OverlayVec::Mapped(saved, changed) => {
+                let mut items = saved.all().to_vec();
                 // Of a damaged snapshot there may be less.
-                items.resize(kept.len(), T::zeroed());
+                items.resize(saved.len(), T::zeroed());
                 changed.iter().for_each(|(&at, &item)| items[at] = item);
                 items
             }
@@ -87,10 +87,10 @@ impl<T: Pod> Row<T> {
     /// All of them, of a row of which none was ever changed, only its length.
     pub(super) fn all(&self) -> &[T] {
         match self {
-            Row::Own(items) => items,
-            Row::Kept(kept, changed) => {
+            OverlayVec::Owned(items) => items,
+            OverlayVec::Mapped(saved, changed) => {
                 assert!(changed.is_empty(), "such a row is only made longer or shorter");
-                kept.all()
+                saved.all()
             }
         }
     }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_row_is_the_same_wherever_it_lies() {
         let items: Vec<u32> = (0..100).collect();
-        for row in [Row::Own(items.clone()), Row::from(Slab::from(items.clone()))] {
+        for row in [OverlayVec::Owned(items.clone()), OverlayVec::from(Slab::from(items.clone()))] {
             let (mut row, mut items) = (row, items.clone());
             assert_eq!(row.all(), items);
             for (step, at) in [5, 99, 5, 0, 17, 23, 42, 60].into_iter().enumerate() {
@@ -118,7 +118,7 @@ mod tests {
                 assert_eq!((row.len(), row.get(at), row.get(6), row.get(100)), (100, Some(items[at]), Some(6), None));
                 assert_eq!(row.to_vec(), items);
             }
-            row.own().push(7);
+            row.to_mut().push(7);
             assert_eq!((row.len(), row.get(99), row.get(100)), (101, Some(items[99]), Some(7)));
         }
     }
@@ -129,7 +129,7 @@ mod tests {
         dir.write("f", [7; 40]);
         let map = Map::new(&File::open(dir.at("f")).expect("open"), 40).expect("map");
         let blocks = Arc::new(Blocks::new(map, 0..40, vec![123]));
-        let mut row: Row<u32> = Slab::mapped(&blocks, 0..40).into();
+        let mut row: OverlayVec<u32> = Slab::mapped(&blocks, 0..40).into();
         assert_eq!((row.len(), row.get(9), row.get(10), row.all()), (10, Some(0), None, [0_u32; 0].as_slice()));
         row.set(9, 5);
         assert_eq!(row.to_vec(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
