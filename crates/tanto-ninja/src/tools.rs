@@ -8,6 +8,8 @@ use tanto_sys::threads::ThreadLimit;
 
 use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::getopt::Bad;
+use crate::getopt::given::{Given, Plain, both, letter, name};
 use crate::graph::Graph;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
@@ -15,37 +17,27 @@ use crate::suggest;
 use crate::targets::{self, LookupOptions};
 
 mod browse;
-mod browse_page;
 mod clean;
-mod clean_dead;
-mod commands;
 mod compdb;
-mod deps;
-mod dyndeps;
-mod flags;
 mod graph;
-mod inputs;
-mod json;
-mod logs;
+mod listings;
 mod missing_deps;
 mod query;
-mod rules;
-mod targets_list;
+mod rewrite_logs;
 #[cfg(test)]
 mod tests;
-mod urtle;
 mod walk;
 
-use When::{AfterFlags, AfterLoad, AfterLogs};
+use RunAfter::{AfterFlags, AfterLoad, AfterLogs};
 
 /// What must be loaded before a tool runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
+pub enum RunAfter {
     /// Nothing: the graph is empty.
     AfterFlags,
     /// The manifest.
     AfterLoad,
-    /// The manifest and both logs; `Options::builddir` is set.
+    /// The manifest and both logs; `ToolOptions::builddir` is set.
     AfterLogs,
 }
 
@@ -56,8 +48,8 @@ pub struct Tool {
     /// What `-t list` says of it; `None` hides it.
     pub description: Option<&'static str>,
     /// What it needs.
-    pub when: When,
-    run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> Outcome,
+    pub when: RunAfter,
+    run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> ToolResult,
 }
 
 impl PartialEq for Tool {
@@ -77,7 +69,7 @@ impl fmt::Debug for Tool {
 
 /// What the command line says that tools care about.
 #[derive(Clone, Default, Debug)]
-pub struct Options {
+pub struct ToolOptions {
     /// What stands before each message: the name that the program goes by; empty for ninja's.
     pub program: &'static str,
     /// `-n`: say what would be done.
@@ -105,30 +97,30 @@ pub struct Context<'c, 't> {
     /// The files.
     pub disk: &'c mut dyn Disk,
     /// The command line.
-    pub options: &'c Options,
+    pub options: &'c ToolOptions,
     /// Standard output, buffered.
     pub out: &'c mut dyn Write,
     /// Standard error.
     pub err: &'c mut dyn Write,
     /// Waits until nobody else is building in a build directory (empty: the current one). True if that took a wait:
     /// what was loaded may have changed. A tool asks before it writes anything there.
-    pub take_turn: &'c mut dyn FnMut(&[u8]) -> bool,
+    pub lock_build_dir: &'c mut dyn FnMut(&[u8]) -> bool,
 }
 
 /// How a run of a tool ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum ToolOutcome {
     /// With this exit code.
-    Code(i32),
+    ExitCode(i32),
     /// It had to wait for its turn, and has neither written nor printed anything: it is to be run again on what is
     /// there now.
-    Again,
+    Rerun,
 }
 
 /// Why a tool ended early.
-enum Stop {
-    /// See `Ended::Again`.
-    Again,
+enum ToolError {
+    /// See `ToolOutcome::Rerun`.
+    Rerun,
     /// `ninja: error: ...` or `ninja: fatal: ...`
     Error(Error),
     /// The tool's usage goes to standard output.
@@ -138,17 +130,17 @@ enum Stop {
 }
 
 /// The exit code.
-type Outcome = std::result::Result<i32, Stop>;
+type ToolResult = std::result::Result<i32, ToolError>;
 
-impl From<Error> for Stop {
+impl From<Error> for ToolError {
     fn from(error: Error) -> Self {
-        Stop::Error(error)
+        ToolError::Error(error)
     }
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for ToolError {
     fn from(error: io::Error) -> Self {
-        Stop::Io(error)
+        ToolError::Io(error)
     }
 }
 
@@ -156,14 +148,19 @@ impl From<io::Error> for Stop {
 pub const TOOLS: &[Tool] = &[
     tool("browse", "browse dependency graph in a web browser", AfterLoad, browse::run),
     tool("clean", "clean built files", AfterLoad, clean::run),
-    tool("commands", "list all commands required to rebuild given targets", AfterLoad, commands::run),
-    tool("inputs", "list all inputs required to rebuild given targets", AfterLoad, inputs::run),
-    tool("multi-inputs", "print one or more sets of inputs required to build targets", AfterLoad, inputs::run_multi),
-    tool("deps", "show dependencies stored in the deps log", AfterLogs, deps::run),
+    tool("commands", "list all commands required to rebuild given targets", AfterLoad, listings::commands),
+    tool("inputs", "list all inputs required to rebuild given targets", AfterLoad, listings::inputs_of_targets),
+    tool(
+        "multi-inputs",
+        "print one or more sets of inputs required to build targets",
+        AfterLoad,
+        listings::multi_inputs,
+    ),
+    tool("deps", "show dependencies stored in the deps log", AfterLogs, listings::deps),
     tool("missingdeps", "check deps log dependencies on generated files", AfterLogs, missing_deps::run),
     tool("graph", "output graphviz dot file for targets", AfterLoad, graph::run),
     tool("query", "show inputs/outputs for a path", AfterLogs, query::run),
-    tool("targets", "list targets by their rule or depth in the DAG", AfterLoad, targets_list::run),
+    tool("targets", "list targets by their rule or depth in the DAG", AfterLoad, listings::targets_list),
     tool("compdb", "dump JSON compilation database to stdout", AfterLoad, compdb::run),
     tool(
         "compdb-targets",
@@ -171,18 +168,18 @@ pub const TOOLS: &[Tool] = &[
         AfterLoad,
         compdb::run_for_targets,
     ),
-    tool("recompact", "recompacts ninja-internal data structures", AfterLoad, logs::run_recompact),
-    tool("restat", "restats all outputs in the build log", AfterFlags, logs::run_restat),
-    tool("rules", "list all rules", AfterLoad, rules::run),
-    tool("cleandead", "clean built files that are no longer produced by the manifest", AfterLogs, clean_dead::run),
-    Tool { name: "urtle", description: None, when: AfterFlags, run: urtle::run },
+    tool("recompact", "recompacts ninja-internal data structures", AfterLoad, rewrite_logs::run_recompact),
+    tool("restat", "restats all outputs in the build log", AfterFlags, rewrite_logs::run_restat),
+    tool("rules", "list all rules", AfterLoad, listings::rules),
+    tool("cleandead", "clean built files that are no longer produced by the manifest", AfterLogs, clean::run_dead),
+    Tool { name: "urtle", description: None, when: AfterFlags, run: listings::urtle },
 ];
 
 const fn tool(
     name: &'static str,
     description: &'static str,
-    when: When,
-    run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> Outcome,
+    when: RunAfter,
+    run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> ToolResult,
 ) -> Tool {
     Tool { name, description: Some(description), when, run }
 }
@@ -205,20 +202,20 @@ pub fn list() -> String {
 
 impl Tool {
     /// It writes nothing, neither logs nor anything else.
-    pub fn only_answers(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         !matches!(self.name, "clean" | "cleandead" | "recompact" | "restat")
     }
 
     /// It answers as long as somebody asks.
-    pub fn serves(&self) -> bool {
+    pub fn is_server(&self) -> bool {
         self.name == "browse"
     }
 
     /// Runs the tool; its messages are written. An error is standard output's or standard error's (a closed pipe, a
     /// full disk).
-    pub fn run(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> io::Result<Ended> {
+    pub fn run(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> io::Result<ToolOutcome> {
         let ended = match (self.run)(context, args) {
-            Ok(code) => Ended::Code(code),
+            Ok(code) => ToolOutcome::ExitCode(code),
             Err(stop) => context.report(stop)?,
         };
         context.out.flush()?;
@@ -227,35 +224,35 @@ impl Tool {
 }
 
 impl<'t> Context<'_, 't> {
-    fn report(&mut self, stop: Stop) -> io::Result<Ended> {
+    fn report(&mut self, stop: ToolError) -> io::Result<ToolOutcome> {
         match stop {
-            Stop::Again => return Ok(Ended::Again),
-            Stop::Error(Error { text, fatal: false }) => self.say(b"error", &text)?,
-            Stop::Error(Error { text, fatal: true }) => self.say(b"fatal", &text)?,
-            Stop::Usage(text) => self.out.write_all(text.as_bytes())?,
-            Stop::Io(error) => return Err(error),
+            ToolError::Rerun => return Ok(ToolOutcome::Rerun),
+            ToolError::Error(Error { text, fatal: false }) => self.print_message(b"error", &text)?,
+            ToolError::Error(Error { text, fatal: true }) => self.print_message(b"fatal", &text)?,
+            ToolError::Usage(text) => self.out.write_all(text.as_bytes())?,
+            ToolError::Io(error) => return Err(error),
         }
-        Ok(Ended::Code(1))
+        Ok(ToolOutcome::ExitCode(1))
     }
 
     /// To be called before the first byte is written below `builddir`, and before anything is printed.
-    fn about_to_write(&mut self, builddir: &[u8]) -> std::result::Result<(), Stop> {
-        if (self.take_turn)(builddir) { Err(Stop::Again) } else { Ok(()) }
+    fn before_writing(&mut self, builddir: &[u8]) -> std::result::Result<(), ToolError> {
+        if (self.lock_build_dir)(builddir) { Err(ToolError::Rerun) } else { Ok(()) }
     }
 
     /// A line on standard error, behind everything printed so far.
-    fn say(&mut self, level: &[u8], text: &[u8]) -> io::Result<()> {
+    fn print_message(&mut self, level: &[u8], text: &[u8]) -> io::Result<()> {
         self.out.flush()?;
         let program = if self.options.program.is_empty() { "ninja" } else { self.options.program };
         self.err.write_all(&[program.as_bytes(), b": ", level, b": ", text, b"\n"].concat())
     }
 
     fn error(&mut self, text: &[u8]) -> io::Result<()> {
-        self.say(b"error", text)
+        self.print_message(b"error", text)
     }
 
     fn warn(&mut self, text: &[u8]) -> io::Result<()> {
-        self.say(b"warning", text)
+        self.print_message(b"warning", text)
     }
 
     fn warn_if(&mut self, text: Option<Vec<u8>>) -> io::Result<()> {
@@ -277,5 +274,26 @@ impl<'t> Context<'_, 't> {
     /// The name of an edge's rule.
     fn rule_name(&self, edge: EdgeId) -> &'t [u8] {
         self.graph.rule_name(self.graph.edge(edge).rule)
+    }
+}
+
+/// A tool's flags. `-h` asks for the usage in every tool.
+struct Flags {
+    known: &'static [Plain],
+    /// Printed for `-h` and after a mistake.
+    usage: &'static str,
+}
+
+impl Flags {
+    /// Reads the arguments. A mistake is reported as `getopt` does, by the name the tool was called.
+    fn parse(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> std::result::Result<Given, ToolError> {
+        match Given::read(self.known, args) {
+            Ok(given) if given.has("h") => Err(ToolError::Usage(self.usage)),
+            Ok(given) => Ok(given),
+            Err(Bad { message: text, .. }) => {
+                context.err.write_all(&[&context.options.called, b": ".as_slice(), &text, b"\n"].concat())?;
+                Err(ToolError::Usage(self.usage))
+            }
+        }
     }
 }

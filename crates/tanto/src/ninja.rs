@@ -254,7 +254,7 @@ impl Invocation<'_> {
 
     /// Nothing may be written: a dry run, or a tool that only answers.
     fn only_reads(&self) -> bool {
-        self.options.dry_run || self.options.tool.as_ref().is_some_and(|call| call.tool.only_answers())
+        self.options.dry_run || self.options.tool.as_ref().is_some_and(|call| call.tool.is_read_only())
     }
 
     fn make_builddir(&mut self, builddir: &[u8]) -> Step<()> {

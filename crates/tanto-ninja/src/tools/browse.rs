@@ -1,6 +1,8 @@
 //! `-t browse`: a small web server that shows the graph, a page for each target. Each page is what a fresh
 //! `ninja -t query` says, so that it follows the manifest. Does not know what a page looks like.
 
+mod page;
+
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
@@ -10,8 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::flags::{Flags, Given, both, letter, name};
-use super::{Context, Outcome, Stop, browse_page as page};
+use super::{Context, Flags, Given, ToolError, ToolResult, both, letter, name};
 use tanto_sys::error::text as text_of;
 
 use crate::error::Error;
@@ -44,7 +45,7 @@ const MAX_REQUESTS: usize = 32;
 /// The longest request head, in bytes.
 const MAX_HEAD: u64 = 64 << 10;
 /// How long a browser may take to send or receive.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a request needs to know.
 struct Server {
@@ -52,19 +53,19 @@ struct Server {
     initial: Vec<u8>,
 }
 
-pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult {
     let parsed = FLAGS.parse(context, args)?;
     let [initial] = &parsed.operands[..] else {
         return match parsed.operands.len() {
             0 => serve(context, &parsed, b"all"),
-            _ => Err(Stop::Usage(FLAGS.usage)),
+            _ => Err(ToolError::Usage(FLAGS.usage)),
         };
     };
     serve(context, &parsed, initial)
 }
 
 /// Serves until the process is killed.
-fn serve(context: &mut Context<'_, '_>, parsed: &Given, initial: &[u8]) -> Outcome {
+fn serve(context: &mut Context<'_, '_>, parsed: &Given, initial: &[u8]) -> ToolResult {
     let host = String::from_utf8_lossy(parsed.value("hostname").unwrap_or(b"localhost")).into_owned();
     let port = String::from_utf8_lossy(parsed.value("port").unwrap_or(b"8000")).into_owned();
     let port: u16 = port.parse().map_err(|_| Error::from(format!("invalid port '{port}'")))?;
@@ -111,8 +112,8 @@ impl Server {
     }
 
     fn try_answer(&self, connection: &mut TcpStream) -> io::Result<()> {
-        connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
+        connection.set_read_timeout(Some(IO_TIMEOUT))?;
+        connection.set_write_timeout(Some(IO_TIMEOUT))?;
         let head = read_head(connection)?;
         let response = match requested(&head) {
             None => response("404 Not Found", "", &page::message(b"not found")),

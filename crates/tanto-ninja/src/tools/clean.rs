@@ -4,10 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 
-use super::dyndeps::Dyndeps;
-use super::flags::{Flags, letter};
-use super::walk::Walk;
-use super::{Context, Outcome, Stop};
+use super::walk::{Dyndeps, NodeWalk};
+use super::{Context, Flags, ToolError, ToolResult, letter};
 use crate::builddir;
 use crate::canon::canonical;
 use crate::graph::Escape;
@@ -28,10 +26,10 @@ options:
 ",
 };
 
-pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult {
     let parsed = FLAGS.parse(context, args)?;
     if parsed.has("r") && parsed.operands.is_empty() {
-        return Err(Stop::Error("expected a rule to clean".into()));
+        return Err(ToolError::Error("expected a rule to clean".into()));
     }
     let mut cleaner = Cleaner::new(context);
     let listed = match &parsed.operands[..] {
@@ -39,24 +37,24 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
         rules if parsed.has("r") => rules.iter().try_for_each(|name| cleaner.rule(name)),
         targets => cleaner.targets(targets),
     };
-    cleaner.carry_out(listed)
+    cleaner.execute(listed)
 }
 
 /// What is to be done, in this order.
-enum Step<'c> {
+enum CleanAction<'c> {
     /// Remove a file, if it is there.
     Remove(Cow<'c, [u8]>),
     /// Print a line for those who want all of it.
-    Tell(Vec<u8>),
+    Print(Vec<u8>),
     /// Print an error, which the exit code tells of too.
-    Fail(Vec<u8>),
+    Error(Vec<u8>),
 }
 
 /// One run of `clean` or `cleandead`: all is listed before anything is done, so that the turn is taken only if there is
 /// something to remove.
 pub(super) struct Cleaner<'a, 'c, 't> {
     context: &'a mut Context<'c, 't>,
-    steps: Vec<Step<'c>>,
+    steps: Vec<CleanAction<'c>>,
     listed: HashSet<Cow<'c, [u8]>>,
 }
 
@@ -76,7 +74,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         self.context.graph
     }
 
-    fn all(&mut self, generators_too: bool) -> Result<(), Stop> {
+    fn all(&mut self, generators_too: bool) -> Result<(), ToolError> {
         for edge in self.context.graph.edge_ids() {
             if self.context.graph.edge(edge).is_phony() {
                 continue;
@@ -89,8 +87,8 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         Ok(())
     }
 
-    fn targets(&mut self, names: &[Vec<u8>]) -> Result<(), Stop> {
-        let mut walk = Walk::new(self.context.graph);
+    fn targets(&mut self, names: &[Vec<u8>]) -> Result<(), ToolError> {
+        let mut walk = NodeWalk::new(self.context.graph);
         for name in names {
             if name.is_empty() {
                 self.fail(b"failed to canonicalize '': empty path");
@@ -102,13 +100,13 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
                 continue;
             };
             self.tell(b"Target ", &path);
-            walk.users_first(target, |node| self.made(node))?;
+            walk.pre_order(target, |node| self.made(node))?;
         }
         Ok(())
     }
 
     /// Removes one node and what lies beside it; says which nodes come next.
-    fn made(&mut self, node: NodeId) -> Result<&'t [NodeId], Stop> {
+    fn made(&mut self, node: NodeId) -> Result<&'t [NodeId], ToolError> {
         let Some(edge) = self.context.graph.in_edge(node) else { return Ok(&[]) };
         if !self.context.graph.edge(edge).is_phony() {
             self.remove(self.context.graph.path(node).into());
@@ -118,7 +116,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
     }
 
     /// Removes what all rules of this name make, in whatever scope they are, if the top scope has it.
-    fn rule(&mut self, name: &[u8]) -> Result<(), Stop> {
+    fn rule(&mut self, name: &[u8]) -> Result<(), ToolError> {
         if self.top_rule(name).is_none() {
             self.fail(&[b"unknown rule '", name, b"'"].concat());
             return Ok(());
@@ -136,7 +134,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         self.context.graph.top_rule(name)
     }
 
-    fn edge(&mut self, edge: EdgeId) -> Result<(), Stop> {
+    fn edge(&mut self, edge: EdgeId) -> Result<(), ToolError> {
         for &out in self.context.graph.edge(edge).outs {
             self.remove(self.context.graph.path(out).into());
         }
@@ -144,7 +142,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
     }
 
     /// Removes an edge's depfile and response file.
-    fn side_files(&mut self, edge: EdgeId) -> Result<(), Stop> {
+    fn side_files(&mut self, edge: EdgeId) -> Result<(), ToolError> {
         for name in [b"depfile".as_slice(), b"rspfile"] {
             let path = self.context.graph.binding(edge, name, Escape::None)?;
             if !path.is_empty() {
@@ -157,30 +155,30 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
     /// Lists a file; once is enough.
     pub(super) fn remove(&mut self, path: Cow<'c, [u8]>) {
         if self.listed.insert(path.clone()) {
-            self.steps.push(Step::Remove(path));
+            self.steps.push(CleanAction::Remove(path));
         }
     }
 
     fn tell(&mut self, what: &[u8], name: &[u8]) {
-        self.steps.push(Step::Tell([what, name].concat()));
+        self.steps.push(CleanAction::Print([what, name].concat()));
     }
 
     fn fail(&mut self, text: &[u8]) {
-        self.steps.push(Step::Fail(text.into()));
+        self.steps.push(CleanAction::Error(text.into()));
     }
 
     /// Does what is listed, and prints how many files went; the exit code says whether all went well. If the listing
     /// came to an early end, so does this, behind what was listed.
-    pub(super) fn carry_out(self, listed: Result<(), Stop>) -> Outcome {
+    pub(super) fn execute(self, listed: Result<(), ToolError>) -> ToolResult {
         let Cleaner { context, steps, .. } = self;
         let dry_run = context.options.dry_run;
         if !dry_run && is_something_there(context, &steps) {
-            context.about_to_write(builddir::path(context.graph))?;
+            context.before_writing(builddir::path(context.graph))?;
         }
         let verbose = context.options.verbose || dry_run;
         context.out.write_all(if verbose { b"Cleaning...\n" } else { b"Cleaning... " })?;
         context.out.flush()?;
-        let mut work = Work { context, verbose, dry_run, removed: 0, failed: false };
+        let mut work = Execution { context, verbose, dry_run, removed: 0, failed: false };
         steps.iter().try_for_each(|step| work.step(step))?;
         listed?;
         writeln!(work.context.out, "{} files.", work.removed)?;
@@ -189,15 +187,15 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
 }
 
 /// Is one of the files to be removed there? One that cannot be looked at may be.
-fn is_something_there(context: &mut Context<'_, '_>, steps: &[Step<'_>]) -> bool {
+fn is_something_there(context: &mut Context<'_, '_>, steps: &[CleanAction<'_>]) -> bool {
     steps.iter().any(|step| match step {
-        Step::Remove(path) => !context.disk.mtime(path).is_ok_and(|mtime| mtime == 0),
-        Step::Tell(_) | Step::Fail(_) => false,
+        CleanAction::Remove(path) => !context.disk.mtime(path).is_ok_and(|mtime| mtime == 0),
+        CleanAction::Print(_) | CleanAction::Error(_) => false,
     })
 }
 
 /// The steps being done.
-struct Work<'a, 'c, 't> {
+struct Execution<'a, 'c, 't> {
     context: &'a mut Context<'c, 't>,
     verbose: bool,
     /// It is only said what would be removed.
@@ -206,13 +204,13 @@ struct Work<'a, 'c, 't> {
     failed: bool,
 }
 
-impl Work<'_, '_, '_> {
-    fn step(&mut self, step: &Step<'_>) -> io::Result<()> {
+impl Execution<'_, '_, '_> {
+    fn step(&mut self, step: &CleanAction<'_>) -> io::Result<()> {
         match step {
-            Step::Remove(path) => self.remove(path),
-            Step::Tell(line) if self.verbose => self.context.out.write_all(&[line, b"\n".as_slice()].concat()),
-            Step::Tell(_) => Ok(()),
-            Step::Fail(text) => self.fail(text),
+            CleanAction::Remove(path) => self.remove(path),
+            CleanAction::Print(line) if self.verbose => self.context.out.write_all(&[line, b"\n".as_slice()].concat()),
+            CleanAction::Print(_) => Ok(()),
+            CleanAction::Error(text) => self.fail(text),
         }
     }
 
@@ -225,7 +223,7 @@ impl Work<'_, '_, '_> {
             Ok(false) => Ok(()),
             Ok(true) => {
                 self.removed += 1;
-                self.step(&Step::Tell([b"Remove ", path].concat()))
+                self.step(&CleanAction::Print([b"Remove ", path].concat()))
             }
             // A file that cannot be looked at counts as missing.
             Err(error) if self.dry_run => self.context.error(&Error::stat(path, &error).text),
@@ -237,4 +235,27 @@ impl Work<'_, '_, '_> {
         self.failed = true;
         self.context.error(text)
     }
+}
+
+/// `-t cleandead`: removes outputs that the build log contains but the manifest no longer names.
+pub(super) fn run_dead(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> ToolResult {
+    let build_log = context.build_log;
+    let mut cleaner = Cleaner::new(context);
+    let graph = cleaner.graph();
+    let named = named_by_edges(graph);
+    let is_named = |path: &[u8]| graph.lookup(path).is_some_and(|node| named[node.index()]);
+    let dead: Vec<_> = build_log.entries(graph).map(|(path, _)| path).filter(|path| !is_named(path)).collect();
+    for path in dead {
+        cleaner.remove(path.into());
+    }
+    cleaner.execute(Ok(()))
+}
+
+/// For each node, whether an edge has it as an output or input. The deps log may know more paths than the edges.
+fn named_by_edges(graph: &Graph<'_>) -> Vec<bool> {
+    let mut named = vec![false; graph.node_count()];
+    for node in graph.edges().flat_map(|edge| edge.outs.iter().chain(edge.ins)) {
+        named[node.index()] = true;
+    }
+    named
 }

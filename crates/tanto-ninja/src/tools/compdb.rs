@@ -2,9 +2,8 @@
 
 use std::os::unix::ffi::OsStringExt;
 
-use super::flags::{Flags, Given, letter};
-use super::walk::Edges;
-use super::{Context, Outcome, Stop, json};
+use super::walk::EdgeCollector;
+use super::{Context, Flags, Given, ToolError, ToolResult, letter};
 use crate::error::Error;
 use crate::graph::Escape;
 use crate::graph::Graph;
@@ -31,7 +30,7 @@ options:
 ",
 };
 
-pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult {
     let parsed = FLAGS.parse(context, args)?;
     let rules = &parsed.operands;
     let mut edges = Vec::new();
@@ -43,13 +42,13 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
     print(context, &edges, &parsed)
 }
 
-pub(super) fn run_for_targets(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run_for_targets(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult {
     let parsed = TARGETS_FLAGS.parse(context, args)?;
     if parsed.operands.is_empty() {
         context.error(b"compdb-targets expects the name of at least one target")?;
-        return Err(Stop::Usage(TARGETS_FLAGS.usage));
+        return Err(ToolError::Usage(TARGETS_FLAGS.usage));
     }
-    let mut edges = Edges::new(context.graph);
+    let mut edges = EdgeCollector::new(context.graph);
     for arg in &parsed.operands {
         let target = context.target(arg).map_err(|error| Error { fatal: true, ..error })?;
         must_be_made(context.graph, target)?;
@@ -67,7 +66,7 @@ fn must_be_made(graph: &Graph<'_>, target: NodeId) -> Result<(), Error> {
 }
 
 /// Prints those of the edges that have inputs.
-fn print(context: &mut Context<'_, '_>, edges: &[EdgeId], parsed: &Given) -> Outcome {
+fn print(context: &mut Context<'_, '_>, edges: &[EdgeId], parsed: &Given) -> ToolResult {
     let directory = std::env::current_dir()?.into_os_string().into_vec();
     let with_inputs = edges.iter().copied().filter(|edge| !context.graph.edge(*edge).ins.is_empty());
     context.out.write_all(b"[")?;
@@ -80,7 +79,7 @@ fn print(context: &mut Context<'_, '_>, edges: &[EdgeId], parsed: &Given) -> Out
     Ok(0)
 }
 
-fn object(graph: &Graph<'_>, id: EdgeId, directory: &[u8], expand: bool, text: &mut Vec<u8>) -> Result<(), Stop> {
+fn object(graph: &Graph<'_>, id: EdgeId, directory: &[u8], expand: bool, text: &mut Vec<u8>) -> Result<(), ToolError> {
     let edge = graph.edge(id);
     let command = if expand { expanded_command(graph, id)? } else { graph.binding(id, b"command", Escape::Shell)? };
     let file = edge.ins.first().map_or(b"".as_slice(), |node| graph.path(*node));
@@ -91,7 +90,7 @@ fn object(graph: &Graph<'_>, id: EdgeId, directory: &[u8], expand: bool, text: &
         text.extend_from_slice(if i == 0 { b"\n  {\n    \"" } else { b",\n    \"" });
         text.extend_from_slice(name);
         text.extend_from_slice(b"\": \"");
-        json::escape(value, text);
+        escape_json(value, text);
         text.push(b'"');
     }
     text.extend_from_slice(b"\n  }");
@@ -99,7 +98,7 @@ fn object(graph: &Graph<'_>, id: EdgeId, directory: &[u8], expand: bool, text: &
 }
 
 /// The command with what its response file would hold in place of `@file`, `-f file` or `--option-file=file`.
-fn expanded_command(graph: &Graph<'_>, edge: EdgeId) -> Result<Vec<u8>, Stop> {
+fn expanded_command(graph: &Graph<'_>, edge: EdgeId) -> Result<Vec<u8>, ToolError> {
     let command = graph.binding(edge, b"command", Escape::Shell)?;
     let rspfile = graph.binding(edge, b"rspfile", Escape::None)?;
     let Some((start, end)) = response_file(&command, &rspfile) else { return Ok(command) };
@@ -123,6 +122,22 @@ fn response_file(command: &[u8], rspfile: &[u8]) -> Option<(usize, usize)> {
     let starts = flags.into_iter().filter_map(|flag| Some((memchr::memmem::find(command, flag)?, flag.len())));
     let (start, _) = starts.into_iter().find(|(start, length)| start + length == name)?;
     Some((start, end))
+}
+
+/// Appends the escaped text.
+fn escape_json(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        match byte {
+            b'\x08' => out.extend(b"\\b"),
+            b'\x0c' => out.extend(b"\\f"),
+            b'\n' => out.extend(b"\\n"),
+            b'\r' => out.extend(b"\\r"),
+            b'\t' => out.extend(b"\\t"),
+            b'\\' | b'"' => out.extend([b'\\', byte]),
+            0..0x20 => out.extend(format!("\\u{byte:04x}").bytes()),
+            _ => out.push(byte),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -151,5 +166,12 @@ mod tests {
         assert_eq!(cut("cc x"), "none");
         assert_eq!(cut("cc -f b -f a.rsp"), "none");
         assert_eq!(cut("cc a.rsp @a.rsp"), "none");
+    }
+
+    #[test]
+    fn escapes_what_json_forbids_and_nothing_else() {
+        let mut out = Vec::new();
+        super::escape_json(b"a\"b\\c\n\t\r\x08\x0c\x01\x1f\x7f/\xc3\xa9", &mut out);
+        assert_eq!(out, b"a\\\"b\\\\c\\n\\t\\r\\b\\f\\u0001\\u001f\x7f/\xc3\xa9");
     }
 }

@@ -1,8 +1,7 @@
 //! `-t graph`: the graph for graphviz' `dot`.
 
-use super::dyndeps::Dyndeps;
-use super::walk::Walk;
-use super::{Context, Outcome, Stop};
+use super::walk::{Dyndeps, NodeWalk};
+use super::{Context, ToolError, ToolResult};
 use crate::graph::Edge;
 use crate::ids::{EdgeId, NodeId};
 
@@ -13,14 +12,14 @@ node [fontsize=10, shape=box, height=0.25]
 edge [fontsize=10]
 ";
 
-pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult {
     let targets = context.targets(args)?;
     context.out.write_all(HEAD.as_bytes())?;
-    let mut walk = Walk::new(context.graph);
+    let mut walk = NodeWalk::new(context.graph);
     let dyndeps = Dyndeps::new(context.graph);
     let mut drawn = vec![false; context.graph.edge_count()];
     for target in targets {
-        walk.users_first(target, |node| draw(context, &dyndeps, &mut drawn, node))?;
+        walk.pre_order(target, |node| draw(context, &dyndeps, &mut drawn, node))?;
     }
     context.out.write_all(b"}\n")?;
     Ok(0)
@@ -32,7 +31,7 @@ fn draw<'t>(
     dyndeps: &Dyndeps,
     drawn: &mut [bool],
     node: NodeId,
-) -> Result<&'t [NodeId], Stop> {
+) -> Result<&'t [NodeId], ToolError> {
     let mut label = context.graph.path(node).to_vec();
     label.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
     context.out.write_all(&[node_name(node).as_bytes(), b" [label=\"", &label, b"\"]\n"].concat())?;
@@ -56,7 +55,7 @@ fn draw<'t>(
 }
 
 /// An edge with several inputs or outputs is a node of its own.
-fn draw_ellipse(context: &mut Context<'_, '_>, id: EdgeId, edge: &Edge<'_>, rule: &[u8]) -> Result<(), Stop> {
+fn draw_ellipse(context: &mut Context<'_, '_>, id: EdgeId, edge: &Edge<'_>, rule: &[u8]) -> Result<(), ToolError> {
     let name = edge_name(id);
     context.out.write_all(&[name.as_bytes(), b" [label=\"", rule, b"\", shape=ellipse]\n"].concat())?;
     for &output in edge.outs {

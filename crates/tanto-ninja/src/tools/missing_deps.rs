@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::walk::Walk;
-use super::{Context, Outcome, Stop};
+use super::walk::NodeWalk;
+use super::{Context, ToolError, ToolResult};
 use crate::graph::Graph;
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId, RuleId};
@@ -24,11 +24,11 @@ struct Findings {
     rules: BTreeSet<RuleId>,
 }
 
-pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult {
     let mut nodes = Vec::new();
-    let mut walk = Walk::new(context.graph);
+    let mut walk = NodeWalk::new(context.graph);
     for target in context.targets(args)? {
-        walk.inputs_first(context.graph, target, |node| nodes.push(node));
+        walk.post_order(context.graph, target, |node| nodes.push(node));
     }
     nodes.retain(|node| context.graph.in_edge(*node).is_some());
     let mut findings = Findings::default();
@@ -44,7 +44,7 @@ fn examine(
     paths: &mut Paths,
     findings: &mut Findings,
     node: NodeId,
-) -> Result<(), Stop> {
+) -> Result<(), ToolError> {
     let Some(edge) = context.graph.in_edge(node) else { return Ok(()) };
     let deps = sources::discovered(context.graph, context.deps_log, context.disk, node, edge)?;
     let graph = &*context.graph;
@@ -69,7 +69,7 @@ fn examine(
     Ok(())
 }
 
-fn report(context: &mut Context<'_, '_>, processed: usize, findings: &Findings) -> Outcome {
+fn report(context: &mut Context<'_, '_>, processed: usize, findings: &Findings) -> ToolResult {
     writeln!(context.out, "Processed {processed} nodes.")?;
     if findings.targets.is_empty() {
         writeln!(context.out, "No missing dependencies on generated files found.")?;

@@ -1,20 +1,20 @@
 //! `-t query`: what a path is made from, and what is made from it.
 
-use super::dyndeps::Dyndeps;
-use super::{Context, Outcome, Stop};
+use super::walk::Dyndeps;
+use super::{Context, ToolError, ToolResult};
 use crate::graph::{Graph, OutEdgeKind};
 use crate::ids::{EdgeId, NodeId};
 use crate::targets::self_input;
 
 /// What dyndep files added to the users of nodes.
-struct Users {
+struct InputUsers {
     added: Vec<(NodeId, EdgeId)>,
     dyndeps: Dyndeps,
 }
 
-impl Users {
+impl InputUsers {
     fn new(graph: &Graph<'_>) -> Self {
-        Users { added: Vec::new(), dyndeps: Dyndeps::new(graph) }
+        InputUsers { added: Vec::new(), dyndeps: Dyndeps::new(graph) }
     }
 
     /// The edges that have `node` as an input: as the manifest has it, then what dyndep files added since.
@@ -29,25 +29,25 @@ impl Users {
     }
 }
 
-pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult {
     if args.is_empty() {
-        return Err(Stop::Error("expected a target to query".into()));
+        return Err(ToolError::Error("expected a target to query".into()));
     }
-    let mut users = Users::new(context.graph);
+    let mut users = InputUsers::new(context.graph);
     for arg in args {
         let node = context.target(arg)?;
         context.out.write_all(&[context.graph.path(node), b":\n"].concat())?;
         if let Some(edge) = context.graph.in_edge(node) {
             load_dyndep(context, &mut users, edge)?;
-            made_from(context, edge)?;
+            print_inputs(context, edge)?;
         }
-        made_with_it(context, &users, node)?;
+        print_outputs(context, &users, node)?;
     }
     Ok(0)
 }
 
 /// Loads the edge's dyndep file, and notes whose inputs it adds.
-fn load_dyndep(context: &mut Context<'_, '_>, users: &mut Users, edge: EdgeId) -> Result<(), Stop> {
+fn load_dyndep(context: &mut Context<'_, '_>, users: &mut InputUsers, edge: EdgeId) -> Result<(), ToolError> {
     let known = |graph: &Graph<'_>, edge: EdgeId| (edge, graph.edge(edge).dirtying_ins().len());
     let pending = users.dyndeps.pending(context.graph, edge).iter();
     let before: Vec<(EdgeId, usize)> = pending.map(|edge| known(context.graph, *edge)).collect();
@@ -61,7 +61,7 @@ fn load_dyndep(context: &mut Context<'_, '_>, users: &mut Users, edge: EdgeId) -
     Ok(())
 }
 
-fn made_from(context: &mut Context<'_, '_>, id: EdgeId) -> Result<(), Stop> {
+fn print_inputs(context: &mut Context<'_, '_>, id: EdgeId) -> Result<(), ToolError> {
     context.out.write_all(&[b"  input: ", context.rule_name(id), b"\n"].concat())?;
     let edge = context.graph.edge(id);
     let implicit = &edge.dirtying_ins()[edge.explicit_ins as usize..];
@@ -79,23 +79,23 @@ fn made_from(context: &mut Context<'_, '_>, id: EdgeId) -> Result<(), Stop> {
     Ok(())
 }
 
-fn made_with_it(context: &mut Context<'_, '_>, users: &Users, node: NodeId) -> Result<(), Stop> {
+fn print_outputs(context: &mut Context<'_, '_>, users: &InputUsers, node: NodeId) -> Result<(), ToolError> {
     context.out.write_all(b"  outputs:\n")?;
     for edge in users.of(context.graph, node) {
-        outputs(context, edge)?;
+        print_edge_outputs(context, edge)?;
     }
     let validated = using(context.graph, node, OutEdgeKind::Validation);
     if !validated.is_empty() {
         context.out.write_all(b"  validation for:\n")?;
     }
-    validated.iter().try_for_each(|edge| outputs(context, *edge))
+    validated.iter().try_for_each(|edge| print_edge_outputs(context, *edge))
 }
 
 fn using(graph: &Graph<'_>, node: NodeId, wanted: OutEdgeKind) -> Vec<EdgeId> {
     graph.out_edges(node).filter(|(_, found)| *found == wanted).map(|(edge, _)| edge).collect()
 }
 
-fn outputs(context: &mut Context<'_, '_>, edge: EdgeId) -> Result<(), Stop> {
+fn print_edge_outputs(context: &mut Context<'_, '_>, edge: EdgeId) -> Result<(), ToolError> {
     for &node in context.graph.edge(edge).outs {
         context.out.write_all(&[b"    ", context.graph.path(node), b"\n"].concat())?;
     }

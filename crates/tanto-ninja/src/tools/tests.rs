@@ -4,45 +4,45 @@ use std::cell::RefCell;
 
 use tanto_testing::Scratch;
 
-use super::{Context, Ended, Options, TOOLS, find, list};
+use super::{Context, TOOLS, ToolOptions, ToolOutcome, find, list};
 use crate::disk::VirtualDisk;
 use crate::graph::Arena;
 use crate::load;
 use crate::logs::{BuildLog, DepsLog, Entry};
 
 /// What a run left.
-struct Ran {
-    /// `AGAIN` if the tool had to wait.
+struct ToolRun {
+    /// `RERUN` if the tool had to wait.
     code: i32,
     out: String,
     err: String,
 }
 
-const AGAIN: i32 = -1;
+const RERUN: i32 = -1;
 
 /// A build directory, and what the logs say of it.
-struct Room {
+struct ToolFixture {
     disk: VirtualDisk,
     /// Outputs of the build log.
     built: Vec<&'static str>,
     /// Output, its mtime, and what its compiler read.
     read: Vec<(&'static str, i64, Vec<&'static str>)>,
-    options: Options,
+    options: ToolOptions,
     /// The build directories that tools took the turn in.
-    turns: RefCell<Vec<String>>,
+    locked_dirs: RefCell<Vec<String>>,
     /// Somebody else is building when a tool wants its turn.
     busy: bool,
 }
 
-impl Room {
+impl ToolFixture {
     fn with(manifest: &str) -> Self {
         let disk = VirtualDisk::new();
         disk.put("build.ninja", manifest);
-        let options = Options { manifest: b"build.ninja".into(), ..Options::default() };
-        Room { disk, built: Vec::new(), read: Vec::new(), options, turns: RefCell::default(), busy: false }
+        let options = ToolOptions { manifest: b"build.ninja".into(), ..ToolOptions::default() };
+        ToolFixture { disk, built: Vec::new(), read: Vec::new(), options, locked_dirs: RefCell::default(), busy: false }
     }
 
-    fn run(&self, line: &str) -> Ran {
+    fn run(&self, line: &str) -> ToolRun {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let args: Vec<Vec<u8>> = words.map(|word| word.into()).collect();
@@ -65,19 +65,19 @@ impl Room {
             build_log: &build_log,
             deps_log: &deps_log,
             disk: &mut disk,
-            options: &Options { called: name.into(), ..self.options.clone() },
+            options: &ToolOptions { called: name.into(), ..self.options.clone() },
             out: &mut out,
             err: &mut err,
-            take_turn: &mut |builddir| {
-                self.turns.borrow_mut().push(String::from_utf8(builddir.into()).unwrap());
+            lock_build_dir: &mut |builddir| {
+                self.locked_dirs.borrow_mut().push(String::from_utf8(builddir.into()).unwrap());
                 self.busy
             },
         };
         let code = match find(name.as_bytes()).unwrap().run(&mut context, &args).unwrap() {
-            Ended::Code(code) => code,
-            Ended::Again => AGAIN,
+            ToolOutcome::ExitCode(code) => code,
+            ToolOutcome::Rerun => RERUN,
         };
-        Ran { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
+        ToolRun { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
     }
 
     /// What a run prints that goes well.
@@ -88,10 +88,10 @@ impl Room {
     }
 
     /// The build directories that a run takes the turn in.
-    fn turns(&self, line: &str) -> Vec<String> {
-        self.turns.borrow_mut().clear();
+    fn locked_dirs(&self, line: &str) -> Vec<String> {
+        self.locked_dirs.borrow_mut().clear();
         self.run(line);
-        self.turns.take()
+        self.locked_dirs.take()
     }
 
     /// What a run complains of that does not.
@@ -111,13 +111,13 @@ rule gen
   generator = 1
 ";
 
-fn room(text: &str) -> Room {
-    Room::with(&[RULES, text].concat())
+fn fixture(text: &str) -> ToolFixture {
+    ToolFixture::with(&[RULES, text].concat())
 }
 
 /// A library of two objects, an alias and a test.
-fn library() -> Room {
-    room(
+fn library() -> ToolFixture {
+    fixture(
         "
 build gen.h: gen in
 build a.o | a.map: cc a.c | gen.h || dir
@@ -146,99 +146,99 @@ fn an_unknown_tool_is_fatal_and_guessed() {
 
 #[test]
 fn targets_are_named_guessed_and_followed() {
-    let room = library();
-    assert_eq!(room.out("query a.c^").lines().next(), Some("a.o:"));
-    assert_eq!(room.err("query lub"), "ninja: error: unknown target 'lub', did you mean 'lib'?\n");
-    assert_eq!(room.err("query clean"), "ninja: error: unknown target 'clean', did you mean 'ninja -t clean'?\n");
-    assert_eq!(room.err("query help"), "ninja: error: unknown target 'help', did you mean 'ninja -h'?\n");
-    assert_eq!(room.err("query zzzzzzzzz"), "ninja: error: unknown target 'zzzzzzzzz'\n");
-    assert_eq!(room.err("query all^"), "ninja: error: 'all' has no out edge\n");
-    assert_eq!(room.err("query "), "ninja: error: empty path\n");
-    assert_eq!(room.err("query"), "ninja: error: expected a target to query\n");
+    let fixture = library();
+    assert_eq!(fixture.out("query a.c^").lines().next(), Some("a.o:"));
+    assert_eq!(fixture.err("query lub"), "ninja: error: unknown target 'lub', did you mean 'lib'?\n");
+    assert_eq!(fixture.err("query clean"), "ninja: error: unknown target 'clean', did you mean 'ninja -t clean'?\n");
+    assert_eq!(fixture.err("query help"), "ninja: error: unknown target 'help', did you mean 'ninja -h'?\n");
+    assert_eq!(fixture.err("query zzzzzzzzz"), "ninja: error: unknown target 'zzzzzzzzz'\n");
+    assert_eq!(fixture.err("query all^"), "ninja: error: 'all' has no out edge\n");
+    assert_eq!(fixture.err("query "), "ninja: error: empty path\n");
+    assert_eq!(fixture.err("query"), "ninja: error: expected a target to query\n");
 }
 
 #[test]
 fn a_header_of_the_deps_log_leads_to_its_reader() {
-    let mut room = library();
-    room.read.push(("b.o", 5, vec!["b.h"]));
-    assert_eq!(room.out("query b.h^").lines().next(), Some("b.o:"));
+    let mut fixture = library();
+    fixture.read.push(("b.o", 5, vec!["b.h"]));
+    assert_eq!(fixture.out("query b.h^").lines().next(), Some("b.o:"));
 }
 
 #[test]
 fn a_target_may_be_named_below_builddir() {
-    let mut room = room("build out/x: cc x.c\n");
-    assert!(room.err("query x").starts_with("ninja: error: unknown target 'x'"));
-    room.options.builddir = b"out".into();
-    assert_eq!(room.out("query x").lines().next(), Some("out/x:"));
-    assert_eq!(room.err("query x^"), "ninja: error: 'out/x' has no out edge\n");
+    let mut fixture = fixture("build out/x: cc x.c\n");
+    assert!(fixture.err("query x").starts_with("ninja: error: unknown target 'x'"));
+    fixture.options.builddir = b"out".into();
+    assert_eq!(fixture.out("query x").lines().next(), Some("out/x:"));
+    assert_eq!(fixture.err("query x^"), "ninja: error: 'out/x' has no out edge\n");
 }
 
 #[test]
 fn without_roots_there_is_no_default() {
-    let room = room("build a: cc b\nbuild b: cc a\n");
-    assert_eq!(room.err("targets"), "ninja: error: could not determine root nodes of build graph\n");
-    assert_eq!(Room::with("").out("inputs"), "");
+    let fixture = fixture("build a: cc b\nbuild b: cc a\n");
+    assert_eq!(fixture.err("targets"), "ninja: error: could not determine root nodes of build graph\n");
+    assert_eq!(ToolFixture::with("").out("inputs"), "");
 }
 
 #[test]
 fn query_shows_all_neighbours() {
-    let room = library();
+    let fixture = library();
     let a = "a.o:\n  input: cc\n    a.c\n    | gen.h\n    || dir\n  outputs:\n    lib\n";
-    assert_eq!(room.out("query a.o"), a);
+    assert_eq!(fixture.out("query a.o"), a);
     let b = "b.o:\n  input: cc\n    b b.c\n  validations:\n    check\n  outputs:\n    lib\n";
-    assert_eq!(room.out("query ./b.o"), b);
+    assert_eq!(fixture.out("query ./b.o"), b);
     let check = "check:\n  input: cc\n    check.c\n  outputs:\n  validation for:\n    b.o\n";
-    assert_eq!(room.out("query check"), check);
-    assert_eq!(room.out("query dir"), "dir:\n  outputs:\n    a.o\n    a.map\n");
+    assert_eq!(fixture.out("query check"), check);
+    assert_eq!(fixture.out("query dir"), "dir:\n  outputs:\n    a.o\n    a.map\n");
 }
 
 #[test]
 fn targets_by_depth_rule_and_all() {
-    let room = library();
-    assert_eq!(room.out("targets"), "a.map: cc\ncheck: cc\nall: phony\n");
+    let fixture = library();
+    assert_eq!(fixture.out("targets"), "a.map: cc\ncheck: cc\nall: phony\n");
     let two = "a.map: cc\n  a.c\n  gen.h: gen\n  dir\ncheck: cc\n  check.c\nall: phony\n  lib: cc\n";
-    assert_eq!(room.out("targets depth 2"), two);
-    assert!(room.out("targets depth 0").ends_with("all: phony\n  lib: cc\n    a.o: cc\n      a.c\n      gen.h: gen\n        in\n      dir\n    b.o: cc\n      b b.c\n"));
-    assert_eq!(room.out("targets depth"), room.out("targets depth 1"));
-    assert_eq!(room.out("targets rule"), "in\na.c\ndir\nb b.c\ncheck.c\n");
-    assert_eq!(room.out("targets rule cc"), "a.map\na.o\nb.o\ncheck\nlib\n");
-    assert_eq!(room.out("targets rule nope"), "");
-    assert!(room.out("targets all").starts_with("gen.h: gen\na.o: cc\na.map: cc\n"));
-    assert_eq!(room.err("targets al"), "ninja: error: unknown target tool mode 'al', did you mean 'all'?\n");
-    assert_eq!(room.err("targets xxxxxxxx"), "ninja: error: unknown target tool mode 'xxxxxxxx'\n");
+    assert_eq!(fixture.out("targets depth 2"), two);
+    assert!(fixture.out("targets depth 0").ends_with("all: phony\n  lib: cc\n    a.o: cc\n      a.c\n      gen.h: gen\n        in\n      dir\n    b.o: cc\n      b b.c\n"));
+    assert_eq!(fixture.out("targets depth"), fixture.out("targets depth 1"));
+    assert_eq!(fixture.out("targets rule"), "in\na.c\ndir\nb b.c\ncheck.c\n");
+    assert_eq!(fixture.out("targets rule cc"), "a.map\na.o\nb.o\ncheck\nlib\n");
+    assert_eq!(fixture.out("targets rule nope"), "");
+    assert!(fixture.out("targets all").starts_with("gen.h: gen\na.o: cc\na.map: cc\n"));
+    assert_eq!(fixture.err("targets al"), "ninja: error: unknown target tool mode 'al', did you mean 'all'?\n");
+    assert_eq!(fixture.err("targets xxxxxxxx"), "ninja: error: unknown target tool mode 'xxxxxxxx'\n");
 }
 
 #[test]
 fn a_cycle_below_a_root_is_an_error_and_no_endless_list() {
-    let room = room("build a: cc b\nbuild b: cc a\nbuild top: cc a\n");
-    let ran = room.run("targets depth 0");
+    let fixture = fixture("build a: cc b\nbuild b: cc a\nbuild top: cc a\n");
+    let ran = fixture.run("targets depth 0");
     assert_eq!((ran.code, ran.err.as_str()), (1, "ninja: error: dependency cycle at 'a'\n"));
-    assert_eq!(room.out("inputs -d top"), "b\na\n");
+    assert_eq!(fixture.out("inputs -d top"), "b\na\n");
 }
 
 #[test]
 fn rules_come_sorted_with_their_raw_descriptions() {
-    let room = library();
-    assert_eq!(room.out("rules"), "cc\ngen\nphony\n");
-    assert_eq!(room.out("rules -d"), "cc: CC ${out}\ngen\nphony\n");
+    let fixture = library();
+    assert_eq!(fixture.out("rules"), "cc\ngen\nphony\n");
+    assert_eq!(fixture.out("rules -d"), "cc: CC ${out}\ngen\nphony\n");
 }
 
 #[test]
 fn commands_come_in_the_order_of_need() {
-    let room = library();
+    let fixture = library();
     let all = "gen gen.h\ncc a.c -o a.o\ncc 'b b.c' -o b.o\ncc a.o b.o -o lib\n";
-    assert_eq!(room.out("commands"), all);
-    assert_eq!(room.out("commands lib -s all a.o a.map"), "cc a.o b.o -o lib\ncc a.c -o a.o\n");
+    assert_eq!(fixture.out("commands"), all);
+    assert_eq!(fixture.out("commands lib -s all a.o a.map"), "cc a.o b.o -o lib\ncc a.c -o a.o\n");
 }
 
 #[test]
 fn inputs_skip_phony_targets_and_are_quoted() {
-    let room = library();
-    assert_eq!(room.out("inputs"), "'b b.c'\na.c\na.o\nb.o\ndir\ngen.h\nin\nlib\n");
-    assert_eq!(room.out("inputs -dE lib"), "a.c\nin\ngen.h\ndir\na.o\nb b.c\nb.o\n");
-    assert_eq!(room.out("inputs --print0 check"), "check.c\0");
-    assert_eq!(room.out("multi-inputs -d: check b.o"), "check:check.c\nb.o:b b.c\n");
-    assert_eq!(room.out("multi-inputs check -0"), "check\tcheck.c\0");
+    let fixture = library();
+    assert_eq!(fixture.out("inputs"), "'b b.c'\na.c\na.o\nb.o\ndir\ngen.h\nin\nlib\n");
+    assert_eq!(fixture.out("inputs -dE lib"), "a.c\nin\ngen.h\ndir\na.o\nb b.c\nb.o\n");
+    assert_eq!(fixture.out("inputs --print0 check"), "check.c\0");
+    assert_eq!(fixture.out("multi-inputs -d: check b.o"), "check:check.c\nb.o:b b.c\n");
+    assert_eq!(fixture.out("multi-inputs check -0"), "check\tcheck.c\0");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_wrong_flag_gets_the_usage() {
 
 #[test]
 fn compdb_has_every_edge_with_inputs() {
-    let room = room("build a\\b: cc x.c y.c\nbuild nothing: cc\nbuild all: phony a\\b\n");
+    let fixture = fixture("build a\\b: cc x.c y.c\nbuild nothing: cc\nbuild all: phony a\\b\n");
     let here = std::env::current_dir().unwrap();
     let object = |command: &str, file: &str, output: &str| {
         format!(
@@ -262,40 +262,40 @@ fn compdb_has_every_edge_with_inputs() {
     };
     let cc = object("cc x.c y.c -o 'a\\\\b'", "x.c", "a\\\\b");
     let all = object("", "a\\\\b", "all");
-    assert_eq!(room.out("compdb"), format!("[{cc},{all}\n]\n"));
-    assert_eq!(room.out("compdb cc cc"), format!("[{cc},{cc}\n]\n"));
-    assert_eq!(room.out("compdb nope"), "[\n]\n");
-    assert_eq!(room.out("compdb-targets all"), format!("[{cc}\n]\n"));
+    assert_eq!(fixture.out("compdb"), format!("[{cc},{all}\n]\n"));
+    assert_eq!(fixture.out("compdb cc cc"), format!("[{cc},{cc}\n]\n"));
+    assert_eq!(fixture.out("compdb nope"), "[\n]\n");
+    assert_eq!(fixture.out("compdb-targets all"), format!("[{cc}\n]\n"));
 }
 
 #[test]
 fn compdb_targets_wants_targets_that_are_made() {
-    let room = library();
-    assert_eq!(room.err("compdb-targets"), "ninja: error: compdb-targets expects the name of at least one target\n");
+    let fixture = library();
+    assert_eq!(fixture.err("compdb-targets"), "ninja: error: compdb-targets expects the name of at least one target\n");
     let why = "ninja: fatal: 'a.c' is not a target (i.e. it is not an output of any `build` statement)\n";
-    assert_eq!(room.err("compdb-targets a.c"), why);
-    assert_eq!(room.err("compdb-targets zzzzzzz"), "ninja: fatal: unknown target 'zzzzzzz'\n");
+    assert_eq!(fixture.err("compdb-targets a.c"), why);
+    assert_eq!(fixture.err("compdb-targets zzzzzzz"), "ninja: fatal: unknown target 'zzzzzzz'\n");
 }
 
 #[test]
 fn compdb_shows_response_files_on_request() {
-    let room = Room::with(
+    let fixture = ToolFixture::with(
         "rule link\n  command = ld @$out.rsp\n  rspfile = $out.rsp\n  rspfile_content = $in_newline\n\
          build x: link a b\n",
     );
-    assert!(room.out("compdb").contains("\"command\": \"ld @x.rsp\""));
-    assert!(room.out("compdb -x").contains("\"command\": \"ld a b\""));
+    assert!(fixture.out("compdb").contains("\"command\": \"ld @x.rsp\""));
+    assert!(fixture.out("compdb -x").contains("\"command\": \"ld a b\""));
 }
 
 #[test]
 fn graph_draws_simple_edges_as_arrows_and_others_as_nodes() {
-    let room = room("build a: cc b\\c\nbuild x y: cc a || z\n");
+    let fixture = fixture("build a: cc b\\c\nbuild x y: cc a || z\n");
     let expected = "digraph ninja {\nrankdir=\"LR\"\nnode [fontsize=10, shape=box, height=0.25]\nedge [fontsize=10]\n\
         \"x\" [label=\"x\"]\n\"E\" [label=\"cc\", shape=ellipse]\n\"E\" -> \"x\"\n\"E\" -> \"y\"\n\
         \"a\" -> \"E\" [arrowhead=none]\n\"z\" -> \"E\" [arrowhead=none style=dotted]\n\
         \"a\" [label=\"a\"]\n\"c\" -> \"a\" [label=\" cc\"]\n\"c\" [label=\"b/c\"]\n\"z\" [label=\"z\"]\n\
         \"y\" [label=\"y\"]\n}\n";
-    let mut drawn = room.out("graph");
+    let mut drawn = fixture.out("graph");
     for (id, name) in [
         ("x", "label=\"x\""),
         ("y", "label=\"y\""),
@@ -314,13 +314,14 @@ fn graph_draws_simple_edges_as_arrows_and_others_as_nodes() {
 
 #[test]
 fn deps_shows_the_log() {
-    let mut room = Room::with("rule cc\n  command = cc\n  deps = gcc\nbuild a.o: cc a.c\nbuild b.o: cc b.c\n");
-    room.disk.put("a.o", "");
-    room.read = vec![("b.o", 9, vec!["b.h"]), ("a.o", 9, vec!["x.h", "y.h"]), ("gone.o", 1, vec![])];
+    let mut fixture =
+        ToolFixture::with("rule cc\n  command = cc\n  deps = gcc\nbuild a.o: cc a.c\nbuild b.o: cc b.c\n");
+    fixture.disk.put("a.o", "");
+    fixture.read = vec![("b.o", 9, vec!["b.h"]), ("a.o", 9, vec!["x.h", "y.h"]), ("gone.o", 1, vec![])];
     let b = "b.o: #deps 1, deps mtime 9 (STALE)\n    b.h\n\n";
     let a = "a.o: #deps 2, deps mtime 9 (VALID)\n    x.h\n    y.h\n\n";
-    assert_eq!(room.out("deps"), [b, a].concat());
-    assert_eq!(room.out("deps a.o a.c"), [a, "a.c: deps not found\n"].concat());
+    assert_eq!(fixture.out("deps"), [b, a].concat());
+    assert_eq!(fixture.out("deps a.o a.c"), [a, "a.c: deps not found\n"].concat());
 }
 
 const MISSING: &str = "
@@ -339,10 +340,10 @@ build all: phony a.o b.o
 
 #[test]
 fn missing_dependencies_are_found_in_log_and_depfile() {
-    let mut room = room(MISSING);
-    room.read = vec![("a.o", 1, vec!["a.c", "gen.h"])];
-    room.disk.put("b.o.d", "b.o: b.c ./gen.h other.h");
-    let ran = room.run("missingdeps all");
+    let mut fixture = fixture(MISSING);
+    fixture.read = vec![("a.o", 1, vec!["a.c", "gen.h"])];
+    fixture.disk.put("b.o.d", "b.o: b.c ./gen.h other.h");
+    let ran = fixture.run("missingdeps all");
     let expected = "Missing dep: a.o uses gen.h (generated by gen)\n\
         Missing dep: b.o uses other.h (generated by gen)\n\
         Processed 4 nodes.\n\
@@ -356,16 +357,16 @@ fn missing_dependencies_are_found_in_log_and_depfile() {
 
 #[test]
 fn a_depfile_of_another_edge_and_a_dependency_on_the_manifest_say_nothing() {
-    let mut room = room(MISSING);
-    room.read = vec![("a.o", 1, vec!["gen.h", "build.ninja"])];
-    room.disk.put("b.o.d", "c.o: other.h");
+    let mut fixture = fixture(MISSING);
+    fixture.read = vec![("a.o", 1, vec!["gen.h", "build.ninja"])];
+    fixture.disk.put("b.o.d", "c.o: other.h");
     let fine = "Processed 4 nodes.\nNo missing dependencies on generated files found.\n";
-    assert_eq!(room.out("missingdeps all"), fine);
+    assert_eq!(fixture.out("missingdeps all"), fine);
 }
 
-/// Edges of all kinds that `clean` tells apart.
-fn workshop() -> Room {
-    let room = room(
+/// EdgeCollector of all kinds that `clean` tells apart.
+fn workshop() -> ToolFixture {
+    let fixture = fixture(
         "
 rule link
   command = ld
@@ -379,12 +380,12 @@ build p: phony x
 ",
     );
     for file in ["x", "y", "x y.d", "x y rsp", "a.o", "a.c", "conf", "p"] {
-        room.disk.put(file, "");
+        fixture.disk.put(file, "");
     }
-    room
+    fixture
 }
 
-impl Room {
+impl ToolFixture {
     /// The names of the files that are left, without the manifest.
     fn left(&self) -> String {
         self.disk.names().into_iter().filter(|name| name != "build.ninja").collect::<Vec<_>>().join(",")
@@ -393,93 +394,93 @@ impl Room {
 
 #[test]
 fn clean_removes_what_edges_make_but_not_sources_phonies_and_generated_manifests() {
-    let room = workshop();
-    assert_eq!(room.out("clean"), "Cleaning... 5 files.\n");
-    assert_eq!(room.left(), "a.c,conf,p");
-    assert_eq!(room.out("clean -g"), "Cleaning... 1 files.\n");
-    assert_eq!(room.left(), "a.c,p");
+    let fixture = workshop();
+    assert_eq!(fixture.out("clean"), "Cleaning... 5 files.\n");
+    assert_eq!(fixture.left(), "a.c,conf,p");
+    assert_eq!(fixture.out("clean -g"), "Cleaning... 1 files.\n");
+    assert_eq!(fixture.left(), "a.c,p");
 }
 
 #[test]
 fn clean_says_what_it_removes() {
-    let mut room = workshop();
-    room.options.dry_run = true;
+    let mut fixture = workshop();
+    fixture.options.dry_run = true;
     let said = "Cleaning...\nTarget p\nRemove x\nRemove x y.d\nRemove x y rsp\nRemove a.o\n4 files.\n";
-    assert_eq!(room.out("clean p"), said);
-    assert_eq!(room.left(), "a.c,a.o,conf,p,x,x y rsp,x y.d,y");
-    room.options = Options { verbose: true, ..room.options.clone() };
-    room.options.dry_run = false;
-    assert_eq!(room.out("clean p"), said);
-    assert_eq!(room.left(), "a.c,conf,p,y");
+    assert_eq!(fixture.out("clean p"), said);
+    assert_eq!(fixture.left(), "a.c,a.o,conf,p,x,x y rsp,x y.d,y");
+    fixture.options = ToolOptions { verbose: true, ..fixture.options.clone() };
+    fixture.options.dry_run = false;
+    assert_eq!(fixture.out("clean p"), said);
+    assert_eq!(fixture.left(), "a.c,conf,p,y");
 }
 
 #[test]
 fn clean_goes_on_after_a_mistake() {
-    let room = workshop();
-    let ran = room.run("clean nope a.o");
+    let fixture = workshop();
+    let ran = fixture.run("clean nope a.o");
     assert_eq!((ran.code, ran.out.as_str()), (1, "Cleaning... 1 files.\n"));
     assert_eq!(ran.err, "ninja: error: unknown target 'nope'\n");
-    let ran = room.run("clean -r nope link");
+    let ran = fixture.run("clean -r nope link");
     assert_eq!((ran.code, ran.out.as_str()), (1, "Cleaning... 4 files.\n"));
     assert_eq!(ran.err, "ninja: error: unknown rule 'nope'\n");
-    assert_eq!(room.err("clean -r"), "ninja: error: expected a rule to clean\n");
+    assert_eq!(fixture.err("clean -r"), "ninja: error: expected a rule to clean\n");
 }
 
 #[test]
 fn clean_takes_its_turn_only_if_there_is_something_to_remove() {
-    let mut room = room("builddir = out\nbuild a.o: cc a.c\n");
-    assert!(room.turns("clean").is_empty());
-    room.disk.put("a.o", "");
-    assert!(room.turns("clean -h").is_empty());
-    assert!(room.turns("clean nope").is_empty());
-    room.options.dry_run = true;
-    assert!(room.turns("clean").is_empty());
-    room.options.dry_run = false;
-    assert_eq!(room.turns("clean"), ["out"]);
+    let mut fixture = fixture("builddir = out\nbuild a.o: cc a.c\n");
+    assert!(fixture.locked_dirs("clean").is_empty());
+    fixture.disk.put("a.o", "");
+    assert!(fixture.locked_dirs("clean -h").is_empty());
+    assert!(fixture.locked_dirs("clean nope").is_empty());
+    fixture.options.dry_run = true;
+    assert!(fixture.locked_dirs("clean").is_empty());
+    fixture.options.dry_run = false;
+    assert_eq!(fixture.locked_dirs("clean"), ["out"]);
 }
 
 #[test]
 fn a_tool_that_had_to_wait_has_done_nothing_and_is_run_again() {
-    let mut room = workshop();
-    room.built = vec!["old"];
-    room.disk.put("old", "");
-    room.busy = true;
-    let before = room.left();
+    let mut fixture = workshop();
+    fixture.built = vec!["old"];
+    fixture.disk.put("old", "");
+    fixture.busy = true;
+    let before = fixture.left();
     for tool in ["clean", "clean nope x", "cleandead"] {
-        let ran = room.run(tool);
-        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (AGAIN, "", ""), "{tool}");
+        let ran = fixture.run(tool);
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (RERUN, "", ""), "{tool}");
     }
-    assert_eq!(room.left(), before);
+    assert_eq!(fixture.left(), before);
 }
 
 #[test]
 fn cleandead_removes_what_only_the_log_names() {
-    let mut room = workshop();
-    room.built = vec!["x", "a.c", "old", "gone", "header"];
-    room.read = vec![("old", 1, vec!["header"])];
+    let mut fixture = workshop();
+    fixture.built = vec!["x", "a.c", "old", "gone", "header"];
+    fixture.read = vec![("old", 1, vec!["header"])];
     for file in ["old", "header"] {
-        room.disk.put(file, "");
+        fixture.disk.put(file, "");
     }
-    room.options.verbose = true;
-    assert_eq!(room.out("cleandead"), "Cleaning...\nRemove old\nRemove header\n2 files.\n");
+    fixture.options.verbose = true;
+    assert_eq!(fixture.out("cleandead"), "Cleaning...\nRemove old\nRemove header\n2 files.\n");
 }
 
 #[test]
 fn answers_write_nothing() {
-    let room = library();
-    let before = room.left();
+    let fixture = library();
+    let before = fixture.left();
     for tool in ["commands", "inputs", "multi-inputs", "deps", "missingdeps", "graph", "query lib", "targets"] {
-        room.out(tool);
+        fixture.out(tool);
     }
     for tool in ["compdb", "compdb-targets lib", "rules", "targets depth 0"] {
-        room.out(tool);
+        fixture.out(tool);
     }
-    assert_eq!(room.left(), before);
+    assert_eq!(fixture.left(), before);
 }
 
 /// Two edges that a dyndep file adds to.
-fn with_dyndep(text: &str) -> Room {
-    let room = room(
+fn with_dyndep(text: &str) -> ToolFixture {
+    let fixture = fixture(
         "
 rule d
   command = d
@@ -489,51 +490,51 @@ build b: d s || dd
 build z: cc in
 ",
     );
-    room.disk.put("dd", &["ninja_dyndep_version = 1\n", text].concat());
-    room
+    fixture.disk.put("dd", &["ninja_dyndep_version = 1\n", text].concat());
+    fixture
 }
 
 #[test]
 fn tools_see_what_dyndep_files_add() {
-    let room = with_dyndep("build a | a.imp: dyndep | in\nbuild b: dyndep\n");
+    let fixture = with_dyndep("build a | a.imp: dyndep | in\nbuild b: dyndep\n");
     let a = "a:\n  input: d\n    s\n    | in\n    || dd\n  outputs:\n";
     let input = "in:\n  outputs:\n    z\n    a\n    a.imp\n";
-    assert_eq!(room.out("query a in"), [a, input].concat());
-    assert!(room.out("graph a").contains("[label=\"in\"]"));
-    room.disk.put("a.imp", "");
-    assert_eq!(room.out("clean"), "Cleaning... 1 files.\n");
-    assert!(!room.disk.has("a.imp"));
+    assert_eq!(fixture.out("query a in"), [a, input].concat());
+    assert!(fixture.out("graph a").contains("[label=\"in\"]"));
+    fixture.disk.put("a.imp", "");
+    assert_eq!(fixture.out("clean"), "Cleaning... 1 files.\n");
+    assert!(!fixture.disk.has("a.imp"));
 }
 
 #[test]
 fn a_broken_dyndep_file_is_a_warning_once() {
-    let room = with_dyndep("build a: dyndep\n");
+    let fixture = with_dyndep("build a: dyndep\n");
     let warning = "ninja: warning: 'b' not mentioned in its dyndep file 'dd'\n\n";
     for tool in ["query a b", "graph"] {
-        let ran = room.run(tool);
+        let ran = fixture.run(tool);
         assert_eq!((ran.code, ran.err.as_str()), (0, warning), "{tool}");
     }
-    room.disk.put("b", "");
-    assert_eq!(room.out("clean"), "Cleaning... 1 files.\n");
+    fixture.disk.put("b", "");
+    assert_eq!(fixture.out("clean"), "Cleaning... 1 files.\n");
 }
 
 #[test]
 fn a_phony_target_that_names_itself_is_no_root() {
-    let room = room("build self: phony self other\nbuild top: cc self\n");
-    assert_eq!(room.out("targets"), "top: cc\n");
+    let fixture = fixture("build self: phony self other\nbuild top: cc self\n");
+    assert_eq!(fixture.out("targets"), "top: cc\n");
     let expected = "self:\n  input: phony\n    other\n  outputs:\n    self\n    top\n";
-    assert_eq!(room.out("query self"), expected);
-    assert_eq!(room.out("query self^").lines().next(), Some("self:"));
+    assert_eq!(fixture.out("query self"), expected);
+    assert_eq!(fixture.out("query self^").lines().next(), Some("self:"));
 }
 
 #[test]
 fn a_deep_graph_needs_no_deep_stack() {
     let chain: String = (0..30_000).map(|i| format!("build n{}: cc n{i}\n", i + 1)).collect();
-    let room = room(&chain);
+    let fixture = fixture(&chain);
     for tool in ["commands", "inputs", "graph", "missingdeps", "clean n30000"] {
-        room.out(tool);
+        fixture.out(tool);
     }
-    assert!(room.out("targets depth 3").ends_with("    n29998: cc\n"));
+    assert!(fixture.out("targets depth 3").ends_with("    n29998: cc\n"));
 }
 
 fn log_in(dir: &Scratch) -> String {
@@ -546,16 +547,16 @@ const LOG: &str = "# ninja log v7\n1\t2\t3\tx\ta\n1\t2\t3\told\ta\n1\t2\t3\tx\tb
 fn recompact_drops_the_dead_and_a_dry_run_drops_nothing() {
     let dir = Scratch::new("recompact");
     dir.write(".ninja_log", LOG);
-    let mut room = room(&format!("builddir = {}\nbuild x: cc x.c\n", dir.text()));
-    room.options.dry_run = true;
-    assert_eq!(room.out("recompact"), "");
+    let mut fixture = fixture(&format!("builddir = {}\nbuild x: cc x.c\n", dir.text()));
+    fixture.options.dry_run = true;
+    assert_eq!(fixture.out("recompact"), "");
     assert_eq!(log_in(&dir), LOG);
-    room.options.dry_run = false;
-    room.busy = true;
-    assert_eq!(room.run("recompact").code, AGAIN);
+    fixture.options.dry_run = false;
+    fixture.busy = true;
+    assert_eq!(fixture.run("recompact").code, RERUN);
     assert_eq!(log_in(&dir), LOG);
-    room.busy = false;
-    assert_eq!(room.out("recompact"), "");
+    fixture.busy = false;
+    assert_eq!(fixture.out("recompact"), "");
     assert_eq!(log_in(&dir), "# ninja log v7\n1\t2\t3\tx\tb\n");
 }
 
@@ -563,18 +564,18 @@ fn recompact_drops_the_dead_and_a_dry_run_drops_nothing() {
 fn restat_takes_the_mtimes_of_now() {
     let dir = Scratch::new("restat");
     dir.write(".ninja_log", LOG);
-    let mut room = Room::with("");
+    let mut fixture = ToolFixture::with("");
     let restat = format!("restat --builddir={} x", dir.text());
-    room.options.dry_run = true;
-    assert_eq!(room.out(&restat), "");
+    fixture.options.dry_run = true;
+    assert_eq!(fixture.out(&restat), "");
     assert_eq!(log_in(&dir), LOG);
-    room.options.dry_run = false;
-    room.disk.put("x", "");
-    room.busy = true;
-    assert_eq!(room.run(&restat).code, AGAIN);
+    fixture.options.dry_run = false;
+    fixture.disk.put("x", "");
+    fixture.busy = true;
+    assert_eq!(fixture.run(&restat).code, RERUN);
     assert_eq!(log_in(&dir), LOG);
-    room.busy = false;
-    assert_eq!(room.out(&restat), "");
+    fixture.busy = false;
+    assert_eq!(fixture.out(&restat), "");
     assert_eq!(log_in(&dir), "# ninja log v7\n1\t2\t1\tx\tb\n1\t2\t3\told\ta\n");
-    assert!(room.turns(&format!("restat --builddir={}/none", dir.text())).is_empty());
+    assert!(fixture.locked_dirs(&format!("restat --builddir={}/none", dir.text())).is_empty());
 }

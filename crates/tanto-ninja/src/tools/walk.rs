@@ -1,17 +1,21 @@
 //! The ways through the graph from a target to everything it needs, without recursion: graphs are deeper than
 //! stacks. Does not know what is done at each stop.
 
+use super::Context;
+use crate::dyndep;
+use crate::error::Result;
 use crate::graph::Graph;
+use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId};
 
 /// Which nodes were visited.
-pub(super) struct Walk {
+pub(super) struct NodeWalk {
     visited: Vec<bool>,
 }
 
-impl Walk {
+impl NodeWalk {
     pub(super) fn new(graph: &Graph<'_>) -> Self {
-        Walk { visited: vec![false; graph.node_count()] }
+        NodeWalk { visited: vec![false; graph.node_count()] }
     }
 
     /// Marks a node; false if it was marked. Nodes may join the graph on the way.
@@ -23,15 +27,15 @@ impl Walk {
     }
 
     /// Visits `root` and what it needs, what is needed before what needs it, each node once.
-    pub(super) fn inputs_first(&mut self, graph: &Graph<'_>, root: NodeId, mut visit: impl FnMut(NodeId)) {
+    pub(super) fn post_order(&mut self, graph: &Graph<'_>, root: NodeId, mut visit: impl FnMut(NodeId)) {
         if self.mark(root) {
-            self.below(graph, root, &mut visit);
+            self.post_order_below(graph, root, &mut visit);
             visit(root);
         }
     }
 
-    /// As `inputs_first`, without `root` self_input (unless it is visited as another root's input).
-    pub(super) fn below(&mut self, graph: &Graph<'_>, root: NodeId, mut visit: impl FnMut(NodeId)) {
+    /// As `post_order`, without `root` self_input (unless it is visited as another root's input).
+    pub(super) fn post_order_below(&mut self, graph: &Graph<'_>, root: NodeId, mut visit: impl FnMut(NodeId)) {
         let mut path = vec![(root, inputs(graph, root).iter())];
         while let Some((node, rest)) = path.last_mut() {
             let node = *node;
@@ -50,11 +54,11 @@ impl Walk {
 
     /// Visits `root` and what it needs, each node once and before what it needs. `visit` says where to go on from a
     /// node.
-    pub(super) fn users_first<'t, E>(
+    pub(super) fn pre_order<'t, E>(
         &mut self,
         root: NodeId,
-        mut visit: impl FnMut(NodeId) -> Result<&'t [NodeId], E>,
-    ) -> Result<(), E> {
+        mut visit: impl FnMut(NodeId) -> std::result::Result<&'t [NodeId], E>,
+    ) -> std::result::Result<(), E> {
         let first = [root];
         let mut path = vec![first.iter()];
         while let Some(rest) = path.last_mut() {
@@ -76,14 +80,14 @@ pub(super) fn inputs<'t>(graph: &Graph<'t>, node: NodeId) -> &'t [NodeId] {
 }
 
 /// The edges with commands that make targets, what is needed before what needs it, each once.
-pub(super) struct Edges {
+pub(super) struct EdgeCollector {
     pub(super) found: Vec<EdgeId>,
     seen: Vec<bool>,
 }
 
-impl Edges {
+impl EdgeCollector {
     pub(super) fn new(graph: &Graph<'_>) -> Self {
-        Edges { found: Vec::new(), seen: vec![false; graph.edge_count()] }
+        EdgeCollector { found: Vec::new(), seen: vec![false; graph.edge_count()] }
     }
 
     /// Adds all edges that `target` needs. It goes from edge to edge, not from node to node: on a cycle, an edge is
@@ -119,6 +123,32 @@ impl Edges {
     fn add(&mut self, graph: &Graph<'_>, edge: EdgeId) {
         if !graph.edge(edge).is_phony() {
             self.found.push(edge);
+        }
+    }
+}
+
+/// Who waits for which dyndep file.
+pub(super) struct Dyndeps {
+    users: Map<NodeId, Vec<EdgeId>>,
+}
+
+impl Dyndeps {
+    pub(super) fn new(graph: &Graph<'_>) -> Self {
+        Dyndeps { users: dyndep::users(graph) }
+    }
+
+    /// The edges that share an edge's dyndep file; none if it has been loaded.
+    pub(super) fn pending(&self, graph: &Graph<'_>, edge: EdgeId) -> &[EdgeId] {
+        let file = graph.edge(edge).dyndep.filter(|file| graph.dyndep_pending(*file));
+        file.and_then(|file| self.users.get(&file)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Loads the edge's dyndep file, unless that was tried before.
+    pub(super) fn load(&self, context: &mut Context<'_, '_>, edge: EdgeId) -> Result<()> {
+        let users = self.pending(context.graph, edge);
+        match context.graph.edge(edge).dyndep {
+            Some(file) if !users.is_empty() => dyndep::load(context.graph, context.disk, file, users).map(|_| ()),
+            _ => Ok(()),
         }
     }
 }

@@ -85,10 +85,10 @@ fn run_tool(
         build_log: &BuildLog::in_memory(7),
         deps_log: &DepsLog::in_memory(),
         disk,
-        options: &tools::Options { threads, ..tools::Options::default() },
+        options: &tools::ToolOptions { threads, ..tools::ToolOptions::default() },
         out: &mut out,
         err: &mut err,
-        take_turn: &mut |_| false,
+        lock_build_dir: &mut |_| false,
     };
     let ended = tools::find(name.as_bytes())?.run(&mut context, &args).expect("memory can be written to");
     *told += &format!("-t {name}: {ended:?}\n{}{}", out.escape_ascii(), err.escape_ascii()).replace("\\n", "\n");

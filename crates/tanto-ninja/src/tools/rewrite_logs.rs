@@ -1,7 +1,6 @@
 //! `-t recompact` and `-t restat`: rewrite the logs. In a dry run they are read, and nothing is written.
 
-use super::flags::{Flags, both, name};
-use super::{Context, Outcome, Stop};
+use super::{Context, Flags, ToolError, ToolResult, both, name};
 use crate::builddir;
 use crate::logs::{BuildLog, DepsLog};
 
@@ -13,7 +12,7 @@ const RESTAT_FLAGS: Flags = Flags {
     usage: "usage: ninja -t restat [--builddir=DIR] [outputs]\n",
 };
 
-pub(super) fn run_recompact(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run_recompact(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> ToolResult {
     let builddir = builddir::path(context.graph);
     if !context.options.dry_run
         && let Err([first, second]) = builddir::create(context.disk, builddir)
@@ -26,11 +25,11 @@ pub(super) fn run_recompact(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) ->
     Ok(0)
 }
 
-fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
+fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), ToolError> {
     let (mut log, warning) = load_build_log(context, builddir)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
-        context.about_to_write(builddir)?;
+        context.before_writing(builddir)?;
     }
     context.warn_if(warning)?;
     if !writes {
@@ -45,12 +44,12 @@ fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result
     Ok(())
 }
 
-fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), Stop> {
+fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<(), ToolError> {
     let (mut log, warning) =
         DepsLog::load(&builddir::join(builddir, ".ninja_deps"), context.graph, context.options.threads)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
-        context.about_to_write(builddir)?;
+        context.before_writing(builddir)?;
     }
     context.warn_if(warning)?;
     if writes {
@@ -60,13 +59,13 @@ fn recompact_deps_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result<
     Ok(())
 }
 
-pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Outcome {
+pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult {
     let parsed = RESTAT_FLAGS.parse(context, args)?;
     let builddir = parsed.value("builddir").unwrap_or_default();
     let (mut log, warning) = load_build_log(context, builddir)?;
     let writes = log.has_file() && !context.options.dry_run;
     if writes {
-        context.about_to_write(builddir)?;
+        context.before_writing(builddir)?;
     }
     if log.was_found() {
         context.warn_if(warning)?;
@@ -78,7 +77,7 @@ pub(super) fn run_restat(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> Out
     Ok(0)
 }
 
-fn load_build_log(context: &Context<'_, '_>, builddir: &[u8]) -> Result<(BuildLog, Option<Vec<u8>>), Stop> {
+fn load_build_log(context: &Context<'_, '_>, builddir: &[u8]) -> Result<(BuildLog, Option<Vec<u8>>), ToolError> {
     let path = builddir::join(builddir, ".ninja_log");
     Ok(BuildLog::load(&path, NEW_VERSION, context.graph, context.options.threads)?)
 }
