@@ -38,7 +38,7 @@ pub struct Plan<'p> {
     newly_wanted: Vec<JobId>,
     /// So many of `edges` have been told whom to wait for.
     linked: usize,
-    /// LoggedCommand when first needed; void when an edge joins the plan or gets another input.
+    /// Built lazily; reset when an edge joins the plan or gets another input.
     users: OnceCell<NodeUsers>,
 }
 
