@@ -54,6 +54,25 @@ check "a worker that cannot be built is explained" says_that_the_build_failed
 # With the compile worker, where that can be built.
 worker() { if has_llvm; then printf '%s\n' "$@"; fi; }
 
+# One page for each command that `tanto help` lists, and for each of their subcommands.
+man_pages() {
+    local command sub
+    echo ./share/man/man1/tanto.1
+    for command in build run report doctor bench simulate bulk clang generate; do
+        echo "./share/man/man1/tanto-$command.1"
+        for sub in $(commands_of "$command"); do echo "./share/man/man1/tanto-$command-$sub.1"; done
+    done | sort
+}
+commands_of() {
+    case $1 in
+        report) echo sessions rebuilds timings trace output ;;
+        bench) echo compare jobs plot stat ;;
+        bulk) echo init scan resolve check build status why log shell retry skip kill report publish import export simulate ;;
+        clang) echo status stop ;;
+        generate) echo man bash zsh fish ;;
+    esac
+}
+
 expected="./bin
 ./bin/ninja
 ./bin/tanto
@@ -68,13 +87,13 @@ $(worker ./share/doc ./share/doc/tanto ./share/doc/tanto/third-party)
 ./share/fish/vendor_completions.d/tanto.fish
 ./share/man
 ./share/man/man1
-./share/man/man1/tanto.1
+$(man_pages)
 ./share/tanto
 ./share/tanto/installed
 ./share/zsh
 ./share/zsh/site-functions
 ./share/zsh/site-functions/_tanto"
-expected=$(sed '/^$/d' <<<"$expected")
+expected=$(sed '/^$/d' <<<"$expected" | sort)
 
 check "help" ./install --help
 check "an unknown argument is refused" refuses ./install --frobnicate
@@ -88,6 +107,7 @@ check "the link is a ninja" test "$("$prefix/bin/ninja" --version | cut -d. -f1-
 check "the link builds" builds_as_ninja
 check "the doctor knows the link" grep -q 'ninja (this program)' <(PATH="$prefix/bin:$PATH" "$prefix/bin/tanto" doctor)
 check "the manual page has its name" grep -q '^\.TH TANTO 1' "$prefix/share/man/man1/tanto.1"
+check "a subcommand's page has its name" grep -q '^\.TH TANTO-BULK-BUILD 1' "$prefix/share/man/man1/tanto-bulk-build.1"
 
 rm "$prefix/bin/ninja"
 echo another >"$prefix/bin/ninja"

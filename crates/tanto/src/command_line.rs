@@ -1,6 +1,6 @@
 //! The command line of `tanto`: every subcommand from one declaration, except `ninja`'s own.
 
-mod build;
+pub mod build;
 pub mod bulk;
 
 use std::ffi::OsString;
@@ -35,8 +35,7 @@ enum Command {
     /// targets up to date. Without targets, builds the default targets of the manifest. A target is a file or phony
     /// edge of the manifest, a directory (`lib/`: all outputs below it), or a glob (`test/*.o`, with `*`, `?`, `[a-z]`,
     /// and `**` for any number of directories).
-    #[command(disable_help_flag = true)]
-    Build(NoArgs),
+    Build(build::BuildArgs),
     /// Run a command and kill it if it hangs
     Run(run::RunArgs),
     /// Report what happened in a build and where its time went
@@ -45,8 +44,7 @@ enum Command {
     ///
     /// Takes the options of `tanto build` and shows the resulting settings with their sources, the log of the build
     /// directory, the processors and memory of the machine, the jobserver, and which `ninja` is found in PATH.
-    #[command(disable_help_flag = true)]
-    Doctor(NoArgs),
+    Doctor(build::BuildArgs),
     /// Measure which command is faster, how many jobs are best, and what files cost
     Bench(RawArgs),
     /// Estimate how long a build takes with other numbers of jobs
@@ -62,10 +60,6 @@ enum Command {
     Generate(generate::GenerateArgs),
 }
 
-/// Options and operands from the table of flags, which ninja's parser reads.
-#[derive(Args, Debug)]
-struct NoArgs {}
-
 /// Arguments with a parser of their own.
 #[derive(Args, Debug)]
 struct RawArgs {
@@ -75,7 +69,7 @@ struct RawArgs {
 
 /// The declaration of all commands.
 pub fn declaration() -> clap::Command {
-    CommandLine::command().mut_subcommand("build", build::with_flags).mut_subcommand("doctor", build::with_flags)
+    CommandLine::command()
 }
 
 /// Returns the help text of a command, with all details if `long`.

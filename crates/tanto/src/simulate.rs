@@ -12,6 +12,7 @@ use tanto_exec::job::JobId;
 use tanto_exec::schedule::{AdmissionLimits, Order, Schedule};
 use tanto_exec::simulate::{self, SimulatedBuild};
 
+use crate::command_line::build::TARGET;
 use crate::flags::door::Door;
 use crate::flags::number;
 use crate::flags::stop::Stop;
@@ -45,7 +46,7 @@ pub struct SimulateArgs {
     /// Simulate the commands of a recorded build, named as for `tanto report`
     #[arg(long, value_name = "NAME", conflicts_with = "targets")]
     session: Option<OsString>,
-    #[arg(value_hint = ValueHint::Other)]
+    #[arg(value_hint = TARGET)]
     targets: Vec<OsString>,
 }
 

@@ -2,7 +2,7 @@
 //! The parser of these two commands is ninja's.
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, Command, ValueHint};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
 use crate::flags::table::{FLAGS, Flag, Group, Shape};
 use crate::generate::tool_names;
@@ -10,11 +10,30 @@ use crate::generate::tool_names;
 /// Completions offer the targets of the manifest where they find this hint.
 pub const TARGET: ValueHint = ValueHint::Hostname;
 
-/// Adds all flags and the targets.
-pub fn with_flags(command: Command) -> Command {
-    let command = FLAGS.iter().enumerate().fold(command, |command, (place, flag)| command.arg(arg(flag, place)));
-    let targets = Arg::new("targets").action(ArgAction::Append).value_name("TARGETS").value_hint(TARGET);
-    command.arg(targets)
+/// All flags and the targets. It has no values, because clap does not parse these commands.
+#[derive(Debug)]
+pub struct BuildArgs;
+
+impl Args for BuildArgs {
+    fn augment_args(command: Command) -> Command {
+        let command = FLAGS.iter().enumerate().fold(command, |command, (place, flag)| command.arg(arg(flag, place)));
+        let targets = Arg::new("targets").action(ArgAction::Append).value_name("TARGETS").value_hint(TARGET);
+        command.disable_help_flag(true).arg(targets)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for BuildArgs {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(BuildArgs)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
 }
 
 fn arg(flag: &Flag, place: usize) -> Arg {
