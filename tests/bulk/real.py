@@ -1,5 +1,5 @@
 """A real package tree: what `tanto bulk` says of it and makes of it, beside pbulk; and whether the commands of
-docs/pkgsrc-tutorial.md do what the page says.
+docs/pkgsrc-tutorial.md do what the page says, and docs/bulk-config.md has all keys.
 
     real.py TANTO
 
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,6 +134,20 @@ def page(tanto, place):
     print("ok tutorial: the shell reads its commands, and Tanto its settings")
 
 
+def keys(tanto, place):
+    """docs/bulk-config.md lists each key of bulk.toml with its default."""
+    run([tanto, "bulk", "init", place], place)
+    defaults = {key: str(value).lower() for key, value in tomllib.loads((place / "bulk.toml").read_text()).items()}
+    listed = {}
+    for names, default in re.findall(r"(?m)^\| (`\w+`(?:, `\w+`)*) \|([^|]*)\|", (ROOT / "docs/bulk-config.md").read_text()):
+        values = default.replace("`", "").replace('"', "").split(",")
+        for name, value in zip(names.replace("`", "").split(", "), values, strict=True):
+            listed[name] = value.strip()
+    wrong = [f"{key}: {listed.get(key)}" for key in defaults | listed if listed.get(key) != defaults.get(key)]
+    assert not wrong, f"docs/bulk-config.md has other keys or defaults than the program: {wrong}"
+    print(f"ok configuration: the documentation has all {len(defaults)} keys of bulk.toml with their defaults")
+
+
 def tutorial(tanto, source, place):
     version = (source / "pkgtools/pkg_install/files/lib/version.h").read_text()
     is_old = int(re.search(r"PKGTOOLS_VERSION\s+(\d+)", version)[1]) < 20_200_000
@@ -170,6 +185,8 @@ def main():
         beside_pbulk(tanto, tree)
     with tempfile.TemporaryDirectory() as directory:
         page(tanto, Path(directory))
+    with tempfile.TemporaryDirectory() as directory:
+        keys(tanto, Path(directory))
     source, why = pkgsrc.source(named)
     if source is None or os.geteuid() != 0:
         print(f"tutorial: skipped, for {why or 'it takes root'}")
