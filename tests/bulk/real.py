@@ -142,7 +142,7 @@ def keys(tanto, place):
     for names, default in re.findall(r"(?m)^\| (`\w+`(?:, `\w+`)*) \|([^|]*)\|", (ROOT / "docs/bulk-config.md").read_text()):
         values = default.replace("`", "").replace('"', "").split(",")
         for name, value in zip(names.replace("`", "").split(", "), values, strict=True):
-            listed[name] = value.strip()
+            listed[name] = value.strip().lower()
     wrong = [f"{key}: {listed.get(key)}" for key in defaults | listed if listed.get(key) != defaults.get(key)]
     assert not wrong, f"docs/bulk-config.md has other keys or defaults than the program: {wrong}"
     print(f"ok configuration: the documentation has all {len(defaults)} keys of bulk.toml with their defaults")
