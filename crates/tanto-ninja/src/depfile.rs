@@ -1,4 +1,4 @@
-//! The depfile a compiler writes: a Makefile's rules, as gcc, clang and others write them. Does not know the graph.
+//! Parses depfiles: makefile rules as written by gcc, clang and other compilers.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,14 @@ use hashbrown::HashTable;
 use crate::error::Result;
 use crate::hash::rapidhash as hash;
 
-/// Targets and prerequisites of all rules of a depfile, unescaped, in the order of the text, each once.
+/// Targets and prerequisites of all rules, unescaped, in order, without duplicates.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub struct Depfile<'a> {
-    /// What the rules make.
     pub outs: Vec<Cow<'a, [u8]>>,
-    /// What they need.
     pub ins: Vec<Cow<'a, [u8]>>,
 }
 
-/// Parses a depfile. An error says what ninja says.
+/// Errors have ninja's wording.
 pub fn parse(text: &[u8]) -> Result<Depfile<'_>> {
     let mut parser = Parser { words: Words { text, at: 0 }, ..Parser::default() };
     while let Some(word) = parser.words.next() {
@@ -28,7 +26,6 @@ pub fn parse(text: &[u8]) -> Result<Depfile<'_>> {
     Ok(Depfile { outs: parser.outs.list, ins: parser.ins.list })
 }
 
-/// What has been read so far, and where in a rule we are.
 #[derive(Default)]
 struct Parser<'a> {
     words: Words<'a>,
@@ -36,9 +33,9 @@ struct Parser<'a> {
     ins: Names<'a>,
     any_colon: bool,
     any_name: bool,
-    /// Behind the colon of a rule.
+    /// The parser is after the colon of a rule.
     in_prerequisites: bool,
-    /// The rule's target is a prerequisite of an earlier rule (as `-MP` writes them): it may have none itself.
+    /// The target is a prerequisite of an earlier rule, as with `-MP`; it must not have prerequisites itself.
     target_is_input: bool,
 }
 
@@ -85,7 +82,7 @@ fn without_last(name: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Names in the order of their coming, found by their hash: depfiles of thousands of headers are common.
+/// Names in order of appearance, with a hash index: depfiles with thousands of headers are common.
 #[derive(Default)]
 struct Names<'a> {
     list: Vec<Cow<'a, [u8]>>,
@@ -104,20 +101,20 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A name of the text, up to a blank or a line's end.
+/// A name, up to a blank or line end.
 struct Word<'a> {
     name: Cow<'a, [u8]>,
     ends_line: bool,
 }
 
-/// The names of a depfile, one after the other, empty ones among them.
+/// The names of a depfile, including empty ones.
 #[derive(Default)]
 struct Words<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-/// What comes behind a part of a name.
+/// The continuation after a part of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     More,
@@ -143,12 +140,12 @@ impl<'a> Iterator for Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The byte at a place; behind the end there is a NUL.
+    /// Returns NUL after the end.
     fn byte(&self, at: usize) -> u8 {
         self.text.get(at).copied().unwrap_or(0)
     }
 
-    /// Skips `length` bytes, which end the name.
+    /// Skips `length` bytes and ends the name.
     fn end(&mut self, length: usize, then: Then) -> Then {
         self.at += length;
         then
@@ -175,8 +172,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Backslashes escape a blank, `#` and `:`; a single one before a line end continues the line. All others stand
-    /// for themselves.
+    /// A backslash escapes a blank, `#` or `:`, and continues a line before a line end. Others are literal.
     fn backslashes(&mut self, name: &mut Name<'a>) -> Then {
         let begin = self.at;
         let count = self.text[begin..].iter().take_while(|&&b| b == b'\\').count();
@@ -190,7 +186,7 @@ impl<'a> Words<'a> {
                 name.add(begin, end);
                 self.end(count + 1, Then::NameEnds)
             }
-            // The colon behind a target, not an escaped one.
+            // The unescaped colon after a target.
             (b':', after @ (0 | b' ' | b'\r' | b'\n' | b'\t')) => {
                 name.add(begin, end + 1);
                 self.end(count + 2, if after == b'\n' { Then::LineEnds } else { Then::NameEnds })
@@ -214,7 +210,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A name in the making: a stretch of the text as long as that will do.
+/// A name being parsed; borrows from the text while possible.
 struct Name<'a> {
     text: &'a [u8],
     begin: usize,
@@ -223,7 +219,7 @@ struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// Appends a stretch of the text.
+    /// Appends a range of the text.
     fn add(&mut self, begin: usize, end: usize) {
         if let Some(owned) = &mut self.owned {
             owned.extend_from_slice(&self.text[begin..end]);
@@ -244,7 +240,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Bytes that stand for themselves in a name.
+/// Bytes without special meaning.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0;

@@ -1,5 +1,4 @@
-//! Dyndep files: inputs and outputs of edges that are known only when something has been built. Does not know when
-//! they are loaded, nor what their news mean for a plan.
+//! Parses dyndep files and applies them to the graph.
 
 use crate::canon::canonical;
 use crate::disk::Disk;
@@ -11,20 +10,18 @@ use crate::load::{self, version};
 use crate::syntax::expansion::append_value;
 use crate::syntax::lexer::{Lexer, Raw, Token};
 
-/// What a dyndep file says of one edge.
+/// The additions of a dyndep file to one edge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// Which.
     pub edge: EdgeId,
-    /// Further implicit outputs.
+    /// Implicit outputs.
     pub outs: Vec<NodeId>,
-    /// Further implicit inputs.
+    /// Implicit inputs.
     pub ins: Vec<NodeId>,
-    /// The edge's command may leave outputs as they were.
     pub restat: bool,
 }
 
-/// The edges of each dyndep file, in the order of the manifest.
+/// The edges of each dyndep file, in manifest order.
 pub fn users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {
     let mut users: Map<NodeId, Vec<EdgeId>> = Map::default();
     for (edge, file) in graph.dyndeps() {
@@ -33,8 +30,8 @@ pub fn users(graph: &Graph<'_>) -> Map<NodeId, Vec<EdgeId>> {
     users
 }
 
-/// Loads a dyndep file and applies it to the graph. `users` are the edges whose dyndep file it is, in the order of
-/// the manifest; each must be mentioned, and no other. Says what was added, in the order of `users`.
+/// Loads a dyndep file and applies it to the graph. The file must mention exactly the edges in `users`, which are in
+/// manifest order. Returns the additions in the same order.
 pub fn load(graph: &mut Graph<'_>, disk: &mut dyn Disk, file: NodeId, users: &[EdgeId]) -> Result<Vec<Update>> {
     graph.dyndep_is_read(file);
     let path = graph.path(file);
@@ -63,7 +60,7 @@ fn apply(graph: &mut Graph<'_>, file: NodeId, update: &Update) -> Result<()> {
     }
     let uses = graph.edge(update.edge).ins.iter().filter(|&&node| node == file).count();
     graph.extend_edge(update.edge, &update.outs, &update.ins);
-    // An edge that names the file twice as an input would get its outputs twice.
+    // As in ninja, the first output is repeated for an edge that lists the dyndep file twice.
     for &out in update.outs.iter().chain(update.outs.first().filter(|_| uses > 1)) {
         if graph.set_in_edge(out, update.edge).is_some() {
             return Err(Error::new(&[b"multiple rules generate ", graph.path(out)]));
@@ -72,7 +69,7 @@ fn apply(graph: &mut Graph<'_>, file: NodeId, update: &Update) -> Result<()> {
     Ok(())
 }
 
-/// What a dyndep file says, by edge, and an error that counts only if there is no other. New paths become nodes.
+/// Returns the updates by edge, and an error to report if there is no other. New paths become nodes.
 fn parse<'t>(graph: &mut Graph<'t>, path: &'t [u8], text: &'t [u8]) -> Result<(Map<EdgeId, Update>, Option<Error>)> {
     let mut parser = Parser { graph, lexer: Lexer::new(path, text), updates: Map::default(), lost: None };
     parser.run()?;
@@ -83,11 +80,10 @@ struct Parser<'g, 't> {
     graph: &'g mut Graph<'t>,
     lexer: Lexer<'t>,
     updates: Map<EdgeId, Update>,
-    /// The error in the paths of a statement that was given up.
+    /// The error in the paths of an abandoned statement.
     lost: Option<Error>,
 }
 
-/// What must come first in a dyndep file.
 const NO_VERSION: &[u8] = b"expected 'ninja_dyndep_version = ...'";
 
 impl<'t> Parser<'_, 't> {
@@ -128,7 +124,7 @@ impl<'t> Parser<'_, 't> {
         Ok((name, self.value(raw)?))
     }
 
-    /// No variable has a value here.
+    /// Evaluates a value; no variables are defined here.
     fn value(&self, raw: Raw<'t>) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         append_value(raw.text, &mut value, |_| None)?;
@@ -147,7 +143,7 @@ impl<'t> Parser<'_, 't> {
         raws.iter().map(|&raw| self.path(raw).map(|path| self.graph.intern(&path))).collect()
     }
 
-    /// `build out | outs: dyndep | ins`, and perhaps `restat = 1`
+    /// `build out | outs: dyndep | ins`, optionally with `restat = 1`
     fn build(&mut self) -> Result<()> {
         let edge = self.edge()?;
         if !self.lexer.path()?.text.is_empty() {
@@ -173,7 +169,7 @@ impl<'t> Parser<'_, 't> {
         Ok(())
     }
 
-    /// The edge of the output that a statement begins with.
+    /// The edge of the output at the start of a statement.
     fn edge(&mut self) -> Result<EdgeId> {
         let raw = self.lexer.path()?;
         if raw.text.is_empty() {
@@ -184,7 +180,7 @@ impl<'t> Parser<'_, 't> {
         let Some(edge) = known else {
             return Err(self.lexer.error(&[b"no build statement exists for '", &path, b"'"]));
         };
-        // Mentioned, even if the statement is given up.
+        // Counts as mentioned even if the statement is abandoned.
         let update = Update { edge, outs: Vec::new(), ins: Vec::new(), restat: false };
         match self.updates.insert(edge, update) {
             None => Ok(edge),
@@ -192,8 +188,8 @@ impl<'t> Parser<'_, 't> {
         }
     }
 
-    /// The paths behind a `|`. None where one is broken: ninja gives the statement up and takes the broken path for
-    /// the next statement, whose error it reports. Only if the file ends there it is the path's.
+    /// Parses the paths after a `|`. Returns `None` for a broken path: ninja then abandons the statement and reports
+    /// the error of the next one, or that of the path at the end of the file.
     fn implicit_paths(&mut self) -> Option<Vec<Raw<'t>>> {
         let mut paths = Vec::new();
         match self.lexer.paths(Some(Token::Pipe), &mut paths) {

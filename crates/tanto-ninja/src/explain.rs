@@ -1,70 +1,64 @@
-//! Explanation things are dirty, in ninja's words (`-d explain`). Costs nothing unless asked for, and little if it is: what is
-//! noted becomes words only when somebody reads them. Does not know how it is shown.
+//! Collects reasons for dirty nodes (`-d explain`), worded as in ninja. Reasons are turned into text only on demand.
 
 use crate::disk::Mtime;
 use crate::graph::Graph;
 use crate::hash::Map;
 use crate::ids::NodeId;
 
-/// So many reasons for one node are enough for a record of the build. Fewer, and the one that tells most may be lost;
-/// more, and a program that is linked from thousands of new files has a reason for each.
+/// The limit per node for `Brief`. With fewer, the most useful reason may be lost; with more, a program linked from
+/// thousands of new files would have thousands of reasons.
 const MAX_BRIEF: u32 = 4;
 
-/// How much is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExplainLevel {
-    /// Nothing.
     Off,
-    /// A few reasons for each node, and nothing that is to be said at once.
+    /// At most `MAX_BRIEF` reasons per node, and no announcements.
     Brief,
-    /// Everything.
     All,
 }
 
-/// Explanation a node is dirty. Times are those of files or of the log, in nanoseconds since 1970.
+/// The reason a node is dirty. Times are in nanoseconds since 1970, from files or the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Explanation {
-    /// It is a source, and not there.
+    /// A source is missing.
     NoSource,
     /// This input is dirty.
     Input(NodeId),
-    /// It is an output, and not there.
+    /// An output is missing.
     Missing,
-    /// It is a group without inputs, which is no file either.
+    /// A phony target without inputs, which does not exist as a file.
     EmptyGroup,
-    /// It is older than its newest input.
+    /// Older than the newest input.
     Older(NewestInput),
-    /// Its command ran before its newest input was written.
+    /// The command started before the newest input was written.
     LoggedBefore(NewestInput),
-    /// The log does not know it.
     NotLogged,
-    /// Its command was another one.
     OtherCommand,
-    /// Nobody knows what its command read.
+    /// The command's discovered inputs are unknown.
     NoDeps,
-    /// It was written at `theirs`, after what its command read was noted at `ours`.
+    /// The output was written after the deps record.
     OldDeps {
-        /// What the log of dependencies says.
+        /// The mtime in the deps log.
         ours: Mtime,
-        /// What the file says.
+        /// The mtime of the file.
         theirs: Mtime,
     },
-    /// Something else, in words.
+    /// A complete sentence.
     Other(Vec<u8>),
 }
 
-/// The newest input, and how its time and the output's differ.
+/// The newest input, with its time and the output's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewestInput {
-    /// Which it is; none if there is no input at all.
+    /// `None` if the edge has no inputs.
     pub input: Option<NodeId>,
-    /// The output's time, or when its command ran.
+    /// The output's mtime, or the start of its command.
     pub ours: Mtime,
-    /// The input's.
+    /// The input's mtime.
     pub theirs: Mtime,
 }
 
-/// Reasons by the node they are about, and sentences that are to be said at once.
+/// Reasons by node, and announcements that belong to no node.
 pub struct Explanations {
     level: ExplainLevel,
     by_node: Map<NodeId, NodeNotes>,
@@ -72,7 +66,7 @@ pub struct Explanations {
     announcements: Vec<Vec<u8>>,
 }
 
-/// The notes about one node.
+/// A linked list of the notes about one node.
 struct NodeNotes {
     first: u32,
     last: u32,
@@ -81,20 +75,17 @@ struct NodeNotes {
 
 struct Note {
     explanation: Explanation,
-    /// The next one about the same node, if there is one.
+    /// The next note about the same node, or `NONE`.
     next: u32,
 }
 
-/// No note has this number.
 const NONE: u32 = u32::MAX;
 
 impl Explanations {
-    /// Keeps so much.
     pub fn new(level: ExplainLevel) -> Self {
         Explanations { level, by_node: Map::default(), notes: Vec::new(), announcements: Vec::new() }
     }
 
-    /// Notes a reason, if it is to be kept.
     pub fn note(&mut self, node: NodeId, explanation: Explanation) {
         let at = self.notes.len() as u32;
         if self.level == ExplainLevel::Off || at == NONE {
@@ -111,19 +102,18 @@ impl Explanations {
         self.notes.push(Note { explanation, next: NONE });
     }
 
-    /// Has something to say that belongs to no command.
+    /// Adds a message to be printed at once.
     pub fn announce(&mut self, parts: &[&[u8]]) {
         if self.level == ExplainLevel::All {
             self.announcements.push(parts.concat());
         }
     }
 
-    /// What is to be said at once, handed over.
     pub fn take_announcements(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.announcements)
     }
 
-    /// All sentences about these nodes, in order.
+    /// All reasons for these nodes, in order.
     pub fn of_nodes(&self, graph: &Graph<'_>, nodes: &[NodeId]) -> Vec<Vec<u8>> {
         let mut sentences = Vec::new();
         for &node in nodes {
@@ -187,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_kept_as_is_wanted() {
+    fn level_limits_the_reasons_kept() {
         assert_eq!(
             [kept(ExplainLevel::Off, 9), kept(ExplainLevel::Brief, 9), kept(ExplainLevel::All, 9)],
             [0, MAX_BRIEF as usize, 9]

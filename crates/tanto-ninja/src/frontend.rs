@@ -1,5 +1,5 @@
-//! Ninja's side of the run loop: what an edge's job needs before it runs, and what its end means for the logs and
-//! for the rest of the plan. Does not know how a command is run, nor who looks on.
+//! Implements the run loop's `Frontend` for ninja: prepares an edge before its command runs, and updates the logs and
+//! the plan when it finishes.
 
 use std::fs::File;
 
@@ -23,39 +23,38 @@ use crate::msvc;
 use crate::plan::{Plan, PlanContext};
 use crate::scan::Scan;
 
-/// What the user may choose job_info a build.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct FrontendOptions {
-    /// `-n`: commands are only shown; nothing is written.
+    /// `-n`: show commands without running them or writing files.
     pub dry_run: bool,
-    /// `-d keepdepfile`: a depfile stays after it was read.
+    /// `-d keepdepfile`: keep a depfile after reading it.
     pub keep_depfile: bool,
-    /// `-d keeprsp`: a response file stays after its command succeeded.
+    /// `-d keeprsp`: keep a response file after its command succeeded.
     pub keep_rspfile: bool,
-    /// Somebody keeps a record of the build: groups are told of too, and for each job which others it waited for.
+    /// Include phony edges and dependencies in events, for recording the build.
     pub detail: bool,
 }
 
-/// What is to be remembered of an edge while its command runs.
+/// The state of an edge while its command runs.
 struct RunningEdge {
-    /// The file system's clock at its start; 0 if that could not be had.
+    /// The file system's time at the start; 0 if unknown.
     start: Mtime,
-    /// The kind of its command's hash, and the hash.
+    /// The hash version and the hash of the command.
     hash: (u32, u64),
-    /// What its depfile, or its output, said it read.
+    /// Inputs from the depfile or the output.
     discovered: Vec<NodeId>,
-    /// Empty if it has none.
+    /// Empty if there is none.
     depfile: Vec<u8>,
-    /// Likewise.
+    /// Empty if there is none.
     rspfile: Vec<u8>,
     deps: DepsSource,
 }
 
-/// What says what a command has read.
+/// The source of an edge's discovered inputs.
 struct DepsSource {
-    /// `gcc` or `msvc`; empty if nothing does.
+    /// `gcc`, `msvc` or empty.
     kind: Vec<u8>,
-    /// What stands before a file's name in the output; for `msvc` alone.
+    /// For `msvc`: the prefix of lines that name an included file.
     prefix: Vec<u8>,
 }
 
@@ -67,11 +66,11 @@ impl DepsSource {
     }
 }
 
-/// What the manifest says of a command that is to be started.
+/// The evaluated bindings of an edge.
 struct EdgeCommand {
     command: Vec<u8>,
     description: Vec<u8>,
-    /// As `RunningEdge` has it.
+    /// Hash version and hash.
     hash: (u32, u64),
     depfile: Vec<u8>,
     rspfile: Vec<u8>,
@@ -97,23 +96,20 @@ impl EdgeCommand {
     }
 }
 
-/// A build of some targets.
 pub struct NinjaFrontend<'a, 't> {
-    /// What is dirty.
     pub scan: Scan<'a, 't>,
-    /// Who remembers what commands cost, besides the log.
+    /// Costs from earlier builds, by output path.
     pub cost_history: Option<CostLookup<'a>>,
     plan: Plan<'a>,
     options: FrontendOptions,
     running: Map<JobId, RunningEdge>,
-    /// A file without a name, from the first start on, that is touched at each start to read the file system's clock.
+    /// An unnamed file, created at the first start, and touched at each start to read the file system's clock.
     clock: Option<File>,
-    /// The name under which it is made.
+    /// The path at which it is created.
     clock_file: Vec<u8>,
 }
 
 impl<'a, 't> NinjaFrontend<'a, 't> {
-    /// A build over what `scan` knows.
     pub fn new(scan: Scan<'a, 't>, options: FrontendOptions) -> Self {
         let clock_file = builddir::join(builddir::path(scan.graph), ".ninja_lock");
         NinjaFrontend {
@@ -127,13 +123,13 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         }
     }
 
-    /// Forgets the plan, for another build over the same scan.
+    /// Clears the plan, for another build with the same scan.
     pub fn new_plan(&mut self) {
         self.plan = Plan::default();
         self.running.clear();
     }
 
-    /// Adds targets, one after the other. Their files are asked for at once where that pays.
+    /// Adds the targets in order, prefetching the states of their files.
     pub fn add_targets(&mut self, schedule: &mut Schedule, view: &mut dyn View, targets: &[NodeId]) -> Result<()> {
         self.scan.prefetch(targets);
         let added = targets.iter().try_for_each(|&target| self.add_target(schedule, view, target));
@@ -141,7 +137,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         added
     }
 
-    /// Adds a target, what it needs and what is to be validated with it.
+    /// Adds a target, everything it needs, and its validations.
     fn add_target(&mut self, schedule: &mut Schedule, view: &mut dyn View, target: NodeId) -> Result<()> {
         let validations = self.scan.recompute_dirty(target);
         self.explain(view);
@@ -164,7 +160,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         self.plan.add_target(&mut ctx, target)
     }
 
-    /// Lets the schedule begin, for so many commands at a time, when all targets have been added.
+    /// Starts the schedule with this many slots. Call after all targets were added.
     pub fn begin(&mut self, schedule: &mut Schedule, slots: usize) {
         self.plan.begin(&self.scan, schedule, slots, self.cost_history);
     }
@@ -175,10 +171,10 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         if graph.edge(edge).is_phony() {
             return Ok(Start::NoOp(self.noop_info(job)));
         }
-        // A build within this one finds in the logs what was done before it.
+        // A nested build must find the records of all commands before it.
         self.flush_logs()?;
         let evaluated = match self.evaluated(edge) {
-            // The manifest is not what it was: what to run is not known any more.
+            // The snapshot was found damaged, so the command is unknown.
             Err(error) if !error.fatal => {
                 return Ok(Start::Fail(self.job_info(job, Vec::new(), Vec::new()), error.text));
             }
@@ -194,7 +190,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         Ok(Start::Run(Command { line, console: job_info.console, limits: None }, job_info))
     }
 
-    /// All that is needed of the manifest, now and when the command has ended: it may change meanwhile.
+    /// Evaluates all bindings before the command starts, because it may change the manifest.
     fn evaluated(&self, edge: EdgeId) -> Result<EdgeCommand> {
         let evaluated = EdgeCommand::of(self.scan.graph, edge)?;
         let hash = if self.options.dry_run { (0, 0) } else { self.hash(edge, &evaluated.command)? };
@@ -213,15 +209,15 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         }
     }
 
-    /// The hash of a command, and its kind.
+    /// Returns the hash version and the hash.
     fn hash(&self, edge: EdgeId, line: &[u8]) -> Result<(u32, u64)> {
         let log = &self.scan.log;
         let hash = self.scan.graph.hash_of(edge, line, log.hash_kind(), |command| log.hash_command(command))?;
         Ok((log.hash_kind(), hash))
     }
 
-    /// What may be shown of a job that runs nothing. The outputs of a command that need not run after all are told
-    /// nowhere else either.
+    /// Information about a job that runs nothing. Only phony edges have outputs here: no event names those of a command
+    /// that was cleaned.
     fn noop_info(&self, job: JobId) -> JobInfo {
         let edge = self.scan.graph.edge(self.plan.edge(job));
         let named = self.options.detail && edge.is_phony();
@@ -233,7 +229,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         if self.options.detail { self.plan.dependencies(&self.scan, job) } else { Vec::new() }
     }
 
-    /// Makes directories and the response file; says what the file system's clock showed.
+    /// Creates the directories and the response file. Returns the file system's time.
     fn prepare(&mut self, edge: EdgeId, evaluated: &EdgeCommand) -> Result<Mtime> {
         let mut start = None;
         for &out in self.scan.graph.edge(edge).outs {
@@ -258,12 +254,12 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         self.scan.disk.make_parents(path).map_err(Error::from)
     }
 
-    /// The file system's clock; 0 if that cannot be had.
+    /// Returns 0 if unknown.
     fn file_system_now(&mut self) -> Mtime {
         self.scan.disk.now(&self.clock_file, &mut self.clock).unwrap_or(0)
     }
 
-    /// Reads what the command discovered. An error makes the command fail.
+    /// Reads the discovered inputs. An error makes the command fail.
     fn extract_deps(&mut self, completion: &mut Completion) -> Result<Vec<NodeId>> {
         let Some(RunningEdge { deps, depfile, .. }) = self.running.get(&completion.job) else { return Ok(Vec::new()) };
         match deps.kind.as_slice() {
@@ -285,7 +281,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             return Err("edge with deps=gcc but no depfile makes no sense".into());
         }
         if self.options.dry_run {
-            // One that is there is none of this run's.
+            // An existing file is not from this run.
             return Ok(Vec::new());
         }
         let text = match self.scan.disk.read(path) {
@@ -303,12 +299,12 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         Ok(self.scan.intern_all(&found.ins))
     }
 
-    /// The command succeeded: what that means for the plan, then for the logs.
+    /// Updates the plan and then the logs.
     fn succeeded(&mut self, job: JobId, times: (i64, i64), schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
         let edge = self.plan.edge(job);
         let running = self.running.remove(&job).expect("a job that ran was started");
         if !self.options.dry_run {
-            // A nested build may have begun one of another version.
+            // A nested build may have created a log of another version.
             self.scan.log.adopt_new_file(self.scan.graph)?;
         }
         let mtime = match self.options.dry_run {
@@ -324,8 +320,8 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         if running.deps.kind.is_empty() { Ok(()) } else { self.record_deps(edge, running.discovered) }
     }
 
-    /// The mtime that the log is to hold: when the command started, or of what it made where that is later. With
-    /// `restat`, outputs that did not change clean what depends on them.
+    /// Returns the mtime for the log: the start of the command, or the newest output's if that is later. For `restat`
+    /// edges, cleans the dependents of unchanged outputs.
     fn restat(&mut self, edge: EdgeId, start: Mtime, schedule: &mut Schedule, view: &mut dyn View) -> Result<Mtime> {
         let restat = self.scan.graph.flag(edge, b"restat")?;
         let generator = self.scan.graph.flag(edge, b"generator")?;
@@ -338,7 +334,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             let mtime = self.stat(out)?;
             newest = newest.max(mtime);
             newest_output = newest_output.max(mtime);
-            // A missing output that was missing before did not change either.
+            // This includes an output that is missing and was missing before.
             if restat && mtime == self.scan.mtime(out) {
                 let mut ctx = PlanContext { scan: &mut self.scan, schedule: &mut *schedule, view: &mut *view };
                 self.plan.clean_node(&mut ctx, out)?;
@@ -352,7 +348,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         }
     }
 
-    /// What a log of version 5 holds: the newest output's mtime or, if restat cleaned anything, the newest input's.
+    /// The mtime for a log of version 5: the newest output's or, if restat cleaned anything, the newest input's.
     fn v5_restat_mtime(&mut self, edge: EdgeId, newest_output: Mtime, cleaned: bool) -> Result<Mtime> {
         if !cleaned {
             return Ok(newest_output);
@@ -373,7 +369,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         self.scan.disk.mtime(path).map_err(|error| Error::stat(path, &error))
     }
 
-    /// The edge's outputs are as they should be: dyndep files among them are loaded.
+    /// Marks the outputs as ready, and loads the dyndep files among them.
     fn outputs_done(&mut self, edge: EdgeId, schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
         self.scan.set_outputs_ready(edge);
         let is_pending = |&out: &NodeId| self.scan.graph.dyndep_pending(out);
@@ -381,9 +377,10 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         if files.is_empty() {
             return Ok(());
         }
-        // What is dirty now may depend on what the logs say of this build.
+        // The dirty check after loading reads the logs.
         self.flush_logs()?;
-        // All of them before the plan looks at any: a ctx that met the next one would load it behind its back.
+        // Load all files before updating the plan: otherwise a walk that reaches the next file would load it without
+        // the plan's knowledge.
         let mut updates = Vec::new();
         for &file in &files {
             let loaded = self.scan.load_dyndep(file);
@@ -394,7 +391,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         self.plan.apply_dyndeps(&mut ctx, &files, &updates)
     }
 
-    /// Says what cannot wait for a command.
+    /// Reports explanations that belong to no command.
     fn explain(&mut self, view: &mut dyn View) {
         for text in self.scan.explanations.take_announcements() {
             view.event(Event::Notice { level: Level::Explain, text: &text });
@@ -403,17 +400,17 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
 
     fn remove_rspfile(&mut self, rspfile: &[u8]) {
         if !rspfile.is_empty() && !self.options.keep_rspfile {
-            // It is only in the way; ninja does not mind either.
+            // Like ninja, ignore errors: a left-over response file is harmless.
             let _ = self.scan.disk.remove(rspfile);
         }
     }
 
-    /// Notes that the command has made its outputs. The log has it with the next flush.
+    /// Queues log entries for the outputs, to be written by the next flush.
     fn record(&mut self, edge: EdgeId, times: (i64, i64), mtime: Mtime, (kind, hash): (u32, u64)) -> Result<()> {
         let clip = |ms: i64| i32::try_from(ms).unwrap_or(i32::MAX);
         let graph = &self.scan.graph;
         let log = &mut self.scan.log;
-        // A step of this build may have put a log of another version in the place of ours.
+        // A command may have replaced the log by one of another version.
         let command_hash = match kind == log.hash_kind() {
             true => hash,
             false => graph.command_hash(edge, log.hash_kind(), |command| log.hash_command(command))?,
@@ -423,7 +420,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         Ok(())
     }
 
-    /// One record for each output, with the output's own mtime: a newer output voids it.
+    /// Queues a deps record for each output, with that output's mtime. A newer output makes the record stale.
     fn record_deps(&mut self, edge: EdgeId, ins: Vec<NodeId>) -> Result<()> {
         for &out in self.scan.graph.edge(edge).outs {
             let mtime = self.stat(out)?;
@@ -432,13 +429,13 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         Ok(())
     }
 
-    /// Writes what was noted of the jobs that are done.
+    /// Writes the queued entries of finished jobs.
     fn flush_logs(&mut self) -> Result<()> {
         let build = self.scan.log.flush(self.scan.graph);
         build.and(self.scan.deps_log.flush(self.scan.graph))
     }
 
-    /// Removes what an interrupted command may have half written.
+    /// Removes partial outputs of an interrupted command.
     fn remove_outputs(&mut self, edge: EdgeId, depfile: &[u8], view: &mut dyn View) {
         for &out in self.scan.graph.edge(edge).outs {
             let path = self.scan.graph.path(out);
@@ -449,7 +446,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
                     true
                 }
             };
-            // A command with a depfile may have written that and not yet its output.
+            // A command with a depfile may have written the depfile before the output.
             if changed || !depfile.is_empty() {
                 let _ = self.scan.disk.remove(path);
             }

@@ -1,5 +1,4 @@
-//! What Microsoft's compiler says with `/showIncludes`: its notes are taken out of the output, and the headers that
-//! they name are what the command read. Does not know the graph.
+//! Parses the output of Microsoft's compiler with `/showIncludes`.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +6,8 @@ use crate::canon::canonicalize_into;
 
 const ENGLISH_PREFIX: &[u8] = b"Note: including file: ";
 
-/// Takes the notes out of `output` and returns the headers, canonical and sorted, without those of the system.
-/// `prefix` is what a note begins with; empty for the English one.
+/// Removes include notes from `output`, and returns the headers, canonical and sorted, without system headers. `prefix`
+/// begins each note; if empty, the English one is used.
 pub fn take_includes(output: &mut Vec<u8>, prefix: &[u8]) -> Vec<Vec<u8>> {
     let prefix = if prefix.is_empty() { ENGLISH_PREFIX } else { prefix };
     let mut headers = BTreeSet::new();
@@ -31,7 +30,7 @@ pub fn take_includes(output: &mut Vec<u8>, prefix: &[u8]) -> Vec<Vec<u8>> {
     headers.into_iter().collect()
 }
 
-/// Lines that end in CR, LF or CR LF; no empty one after the last end.
+/// Splits at CR, LF or CR LF.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -48,7 +47,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn included<'a>(line: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let rest = line.strip_prefix(prefix)?;
-    // The deeper the inclusion, the more blanks.
+    // Deeper includes have more leading blanks.
     let start = rest.iter().position(|&c| c != b' ')?;
     Some(&rest[start..])
 }
@@ -59,7 +58,7 @@ fn is_system(header: &[u8]) -> bool {
     contains(b"program files") || contains(b"microsoft visual studio")
 }
 
-/// The compiler echoes the name of the file that it compiles.
+/// The compiler prints the name of the source file first.
 fn is_source_name(line: &[u8]) -> bool {
     let lower = line.to_ascii_lowercase();
     [b".c".as_slice(), b".cc", b".cxx", b".cpp", b".c++"].iter().any(|ending| lower.ends_with(ending))

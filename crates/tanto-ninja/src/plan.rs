@@ -1,5 +1,5 @@
-//! Which edges are to run, in the schedule's terms: an edge in the plan is a job. Follows what restat takes out and
-//! what dyndep files add while the build runs. Does not know how jobs are run.
+//! The plan: the edges to run, as jobs in the schedule. Restat cleaning removes jobs during the build, and dyndep files
+//! add some.
 
 mod estimates;
 pub mod full_plan;
@@ -23,26 +23,25 @@ use crate::scan::Scan;
 
 use self::estimates::CostEstimates;
 
-/// The edges of a build and their jobs.
 #[derive(Default)]
 pub struct Plan<'p> {
     jobs: Map<EdgeId, JobId>,
     edges: Vec<EdgeId>,
-    /// By ninja's pool number; pools come into the schedule with their first edge.
+    /// By ninja's pool number. A pool is added to the schedule with its first edge.
     pools: Map<u32, ExecPool>,
-    /// Jobs, each after all that it depends on: the order of the first ctx.
+    /// Jobs in topological order, as the first walk finished them.
     order: Vec<JobId>,
-    /// What the jobs will take; not asked for where time is not what orders them.
+    /// `None` if durations do not determine the order.
     estimates: Option<CostEstimates<'p>>,
-    /// Jobs that the build came to want after its beginning, and that have not changed anybody yet.
+    /// Jobs wanted since the build began whose priority was not propagated yet.
     newly_wanted: Vec<JobId>,
-    /// So many of `edges` have been told whom to wait for.
+    /// The number of `edges` whose dependencies are in the schedule.
     linked: usize,
     /// Built lazily; reset when an edge joins the plan or gets another input.
     users: OnceCell<NodeUsers>,
 }
 
-/// For each node the jobs whose edges have it as an input, whether they are done or not.
+/// For each node, all jobs, finished ones included, whose edges have it as an input.
 struct NodeUsers(Map<NodeId, Vec<JobId>>);
 
 impl NodeUsers {
@@ -61,17 +60,12 @@ impl NodeUsers {
     }
 }
 
-/// What a ctx over the graph needs beside the plan.
 pub struct PlanContext<'w, 'a, 't> {
-    /// What is dirty.
     pub scan: &'w mut Scan<'a, 't>,
-    /// Where jobs go.
     pub schedule: &'w mut Schedule,
-    /// Who hears of what joins and leaves the plan.
     pub view: &'w mut dyn View,
 }
 
-/// A planned edge whose inputs are being added.
 struct Frame {
     node: NodeId,
     edge: EdgeId,
@@ -80,17 +74,16 @@ struct Frame {
 }
 
 impl<'p> Plan<'p> {
-    /// The edge of a job.
     pub fn edge(&self, job: JobId) -> EdgeId {
         self.edges[job.0 as usize]
     }
 
-    /// Adds what is needed for `target`. An error names a file that is missing and that nothing makes.
+    /// Adds `target` and everything it needs. Fails if a source is missing.
     pub fn add_target(&mut self, ctx: &mut PlanContext<'_, '_, '_>, target: NodeId) -> Result<()> {
         self.add(ctx, target, None, None)
     }
 
-    /// Adds `start` and all below it. With `visited`, collects the edges that it came across.
+    /// Adds `start` and everything below it. Adds the visited edges to `visited`, if it is given.
     fn add(
         &mut self,
         ctx: &mut PlanContext<'_, '_, '_>,
@@ -113,8 +106,8 @@ impl<'p> Plan<'p> {
         Ok(())
     }
 
-    /// Lets the schedule begin, for so many commands at a time. Of commands that run alone, one after the other, no
-    /// order saves time: theirs is ninja's, to the letter. `past` remembers what jobs cost, besides the log.
+    /// Starts the schedule with this many slots. With one slot no order saves time, so jobs run in exactly ninja's
+    /// order. `past` returns costs from earlier builds.
     pub fn begin(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, slots: usize, past: Option<CostLookup<'p>>) {
         self.link(scan, schedule);
         let mut order = Order::Ninja;
@@ -126,9 +119,8 @@ impl<'p> Plan<'p> {
         schedule.begin();
     }
 
-    /// Lets the jobs that joined the plan last wait for those that make their inputs. Only when all have joined is it
-    /// known who does: a dyndep file that was loaded for one target may add to the outputs of an edge, which are the
-    /// inputs of another target's.
+    /// Adds dependencies for the jobs that joined last. This happens after all targets were added, because a dyndep
+    /// file loaded for one target may add outputs that are inputs of another.
     fn link(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule) {
         for at in self.linked..self.edges.len() {
             for input in scan.all_ins(self.edges[at]) {
@@ -138,7 +130,6 @@ impl<'p> Plan<'p> {
         self.linked = self.edges.len();
     }
 
-    /// Lets the job wait for the one that makes `input`, if there is one.
     fn depend_on_producer(&self, scan: &Scan<'_, '_>, schedule: &mut Schedule, job: JobId, input: NodeId) {
         let Some(edge) = scan.graph.in_edge(input) else { return };
         let Some(&on) = self.jobs.get(&edge) else { return };
@@ -146,7 +137,7 @@ impl<'p> Plan<'p> {
         schedule.add_dependency(job, on, place.map_or(u32::MAX, |place| place as u32));
     }
 
-    /// The jobs that this one waits for, or has waited for, each once.
+    /// The jobs that this one depends on, including finished ones, without duplicates.
     pub fn dependencies(&self, scan: &Scan<'_, '_>, job: JobId) -> Vec<JobId> {
         let makers = scan.all_ins(self.edge(job)).filter_map(|input| scan.graph.in_edge(input));
         let mut jobs: Vec<JobId> = makers.filter_map(|edge| self.jobs.get(&edge).copied()).collect();
@@ -155,7 +146,8 @@ impl<'p> Plan<'p> {
         jobs
     }
 
-    /// Makes the node's edge a job, wanted if the node is dirty. The frame is for an edge that was not known yet.
+    /// Adds a job for the node's edge, and wants it if the node is dirty. Returns a frame for an edge that is new to
+    /// the plan.
     fn enter(
         &mut self,
         ctx: &mut PlanContext<'_, '_, '_>,
@@ -220,8 +212,8 @@ impl<'p> Plan<'p> {
         self.users.get_or_init(|| NodeUsers::new(&self.edges, scan))
     }
 
-    /// Dyndep files that an edge of this build made have been loaded: looks again at all that depends on them, and
-    /// adds what that now needs. Called before the edge's job is done, so that the files' users still wait.
+    /// Updates the plan after dyndep files were loaded that an edge of this build made: rechecks their dependents and
+    /// adds new inputs. Must be called before that edge's job finishes, so that the dependents still wait.
     pub fn apply_dyndeps(
         &mut self,
         ctx: &mut PlanContext<'_, '_, '_>,
@@ -267,7 +259,7 @@ impl<'p> Plan<'p> {
         Ok(())
     }
 
-    /// Edges that took the new outputs for source files now wait for the edge that makes them.
+    /// Makes jobs that read the new outputs, formerly sources, depend on the edge that makes them.
     fn add_user_dependencies(&self, ctx: &mut PlanContext<'_, '_, '_>, update: &Update) {
         for &out in &update.outs {
             for &user in self.users(ctx.scan).of(out) {
@@ -276,7 +268,7 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Walks again whatever depends on `files`: it may be dirty now, and there may be a cycle.
+    /// Rechecks everything that depends on `files`: it may have become dirty, and there may be a cycle.
     fn refresh_dependents(
         &mut self,
         ctx: &mut PlanContext<'_, '_, '_>,
@@ -305,7 +297,7 @@ impl<'p> Plan<'p> {
         while let Some(node) = nodes.pop() {
             for &job in users.of(node) {
                 let edge = self.edge(job);
-                // What took a new output for a source file and is done by now comes too early for it.
+                // A job that read a new output as a source and has finished cannot run again.
                 if ctx.schedule.state(job) != State::Done && ctx.scan.unmark(edge) {
                     let new = |out: &NodeId| dependents.insert(*out);
                     nodes.extend(ctx.scan.graph.edge(edge).outs.iter().copied().filter(new));
@@ -316,7 +308,7 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// A leaf that is missing, unless only a compiler or a dyndep file ever named it.
+/// Returns the error for a missing source, unless only a depfile or dyndep file names it.
 fn missing_source(scan: &Scan<'_, '_>, node: NodeId, dependent: Option<NodeId>) -> Option<Error> {
     if !scan.is_dirty(node) || scan.graph.is_discovered(node) {
         return None;

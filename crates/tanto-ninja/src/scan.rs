@@ -1,7 +1,6 @@
-//! Which outputs are dirty: the graph against the file system and the two logs. Does not know which of them are to
-//! be built, nor runs anything.
+//! Finds the dirty outputs: compares the graph with the file system and both logs.
 //!
-//! The walk is iterative: a chain of a million edges needs no deeper stack than one of ten.
+//! The graph walk is iterative, so that a chain of a million edges needs no deeper stack than one of ten.
 
 mod load_deps;
 mod output_check;
@@ -22,23 +21,18 @@ use self::state::{EdgeStates, FileStates, Mark};
 
 pub use self::prefetch::PrefetchOptions;
 
-/// The state of the files, as far as a walk has come.
+/// The states of all files and edges, as far as walks have visited them.
 pub struct Scan<'a, 't> {
-    /// The graph; dyndep files add to it while it is walked.
+    /// Loading a dyndep file adds to it.
     pub graph: &'a mut Graph<'t>,
-    /// The files.
     pub disk: &'a mut dyn Disk,
-    /// What was run last time.
     pub log: &'a mut BuildLog,
-    /// What was discovered last time.
     pub deps_log: &'a mut DepsLog,
-    /// Explanation things are dirty.
     pub explanations: Explanations,
-    /// Which files are asked for before the walk.
     pub prefetch: PrefetchOptions,
-    /// What the look ahead has asked for.
+    /// Nodes whose mtimes were prefetched.
     prefetched: Vec<NodeId>,
-    /// EdgeStates whose depfiles it has read.
+    /// Edges whose depfiles were read by the prefetch.
     prefetched_depfiles: Vec<EdgeId>,
     files: FileStates,
     edges: EdgeStates<'t>,
@@ -46,32 +40,31 @@ pub struct Scan<'a, 't> {
     older_ninja: OlderNinja,
 }
 
-/// What is known of a ninja up to 1.11 that has added to a log of version 7.
+/// Whether ninja 1.11 or older has appended to a log of version 7.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OlderNinja {
-    /// As many commands were compared, which were all other ones.
+    /// The number of changed commands compared so far.
     NotFound(u32),
     Found,
 }
 
-/// So many commands are compared with what an older ninja would have logged: a change of flags changes all of them.
+/// The maximum number of changed commands to compare with hashes of older ninja. The limit matters after a change of
+/// flags, which changes every command.
 const MAX_COMPARED: u32 = 64;
 
-/// An edge whose inputs are being visited.
 struct Frame {
-    /// The output by which the walk came here.
+    /// The output through which the walk reached the edge.
     node: NodeId,
     edge: EdgeId,
-    /// Its dyndep file, outputs and discovered inputs have been looked at.
+    /// The dyndep file, the outputs and the discovered inputs were loaded.
     expanded: bool,
-    /// How many inputs are done with.
+    /// The index of the next input to visit.
     next: usize,
     dirty: bool,
     newest_input: Option<NodeId>,
 }
 
 impl<'a, 't> Scan<'a, 't> {
-    /// Nothing is known yet.
     pub fn new(
         graph: &'a mut Graph<'t>,
         disk: &'a mut dyn Disk,
@@ -96,12 +89,12 @@ impl<'a, 't> Scan<'a, 't> {
         }
     }
 
-    /// Did a command seem to be another one because a ninja up to 1.11 had added to a log of version 7?
+    /// Returns whether a command seemed to have changed because ninja 1.11 or older appended to a log of version 7.
     pub fn found_older_ninja(&self) -> bool {
         self.older_ninja == OlderNinja::Found
     }
 
-    /// Forgets what was seen of the files and of discovered inputs. What dyndep files said stays.
+    /// Resets the states of files and the discovered inputs. Loaded dyndep files stay loaded.
     pub fn reset(&mut self) {
         self.prefetched.clear();
         self.prefetched_depfiles.clear();
@@ -109,62 +102,60 @@ impl<'a, 't> Scan<'a, 't> {
         self.edges = EdgeStates::new(self.graph.edge_count());
     }
 
-    /// Is the node known to be out of date or missing?
+    /// Returns whether the node is known to be out of date or missing.
     pub fn is_dirty(&self, node: NodeId) -> bool {
         self.files.is_dirty(node)
     }
 
-    /// The node's mtime as seen before its command ran.
+    /// Returns the node's mtime from before its command ran.
     pub fn mtime(&self, node: NodeId) -> Mtime {
         self.files.seen_mtime(node)
     }
 
-    /// Nothing of the edge, or below it, is to be built (or all has been).
+    /// Returns whether neither the edge nor any edge below it has to run, or all of them have run.
     pub fn outputs_ready(&self, edge: EdgeId) -> bool {
         self.edges.outputs_ready(edge)
     }
 
-    /// The edge's command has run, or need not run.
     pub fn set_outputs_ready(&mut self, edge: EdgeId) {
         self.edges.set_outputs_ready(edge, true);
     }
 
-    /// Is the edge to run because nobody knows what it reads?
+    /// Returns whether the edge must run because its discovered inputs are unknown.
     pub fn deps_missing(&self, edge: EdgeId) -> bool {
         self.edges.deps_missing(edge)
     }
 
-    /// Has a walk been here? If so, the next one will walk the edge again.
+    /// Marks the edge as unvisited, so that the next walk visits it again. Returns whether it had been visited.
     pub fn unmark(&mut self, edge: EdgeId) -> bool {
         let visited = self.edges.mark(edge) != Mark::Unvisited;
         self.edges.set_mark(edge, Mark::Unvisited);
         visited
     }
 
-    /// How long the edge's command took last time, in milliseconds.
+    /// Returns the duration of the edge's command in the last build, in milliseconds.
     pub fn expected_ms(&self, edge: EdgeId) -> Option<i64> {
         let entry = self.graph.edge(edge).outs.iter().find_map(|&out| self.log.lookup(self.graph, out))?;
         Some(i64::from(entry.end_ms) - i64::from(entry.start_ms))
     }
 
-    /// The node turned out not to have changed.
     pub fn set_clean(&mut self, node: NodeId) {
         self.files.set_dirty(node, false);
     }
 
-    /// Inputs whose change makes the edge dirty, discovered ones included.
+    /// Inputs whose change makes the edge dirty, including discovered ones.
     pub fn dirtying_ins(&self, edge: EdgeId) -> impl Iterator<Item = NodeId> + use<'t> {
         let deps = self.edges.deps(edge);
         self.graph.edge(edge).dirtying_ins().iter().chain(deps).copied()
     }
 
-    /// All inputs: those of the manifest, the discovered, the order-only.
+    /// All inputs: dirtying ones, then order-only ones.
     pub fn all_ins(&self, edge: EdgeId) -> impl Iterator<Item = NodeId> + use<'t> {
         self.dirtying_ins(edge).chain(self.graph.edge(edge).order_only().iter().copied())
     }
 
-    /// Finds out whether `target` is dirty, and everything that it needs. Validations that the walk meets are walked
-    /// too; they come back in the order in which they were met.
+    /// Finds out whether `target` and everything it needs is dirty. Also walks the validations that it encounters, and
+    /// returns them in that order.
     pub fn recompute_dirty(&mut self, target: NodeId) -> Result<Vec<NodeId>> {
         self.cover_new_nodes();
         let mut validations = Vec::new();
@@ -192,7 +183,7 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// Begins to visit a node; a leaf is done at once.
+    /// Pushes the node's edge on the stack. A leaf is finished at once.
     fn enter(&mut self, node: NodeId, stack: &mut Vec<Frame>) -> Result<()> {
         let Some(edge) = self.graph.in_edge(node) else { return self.visit_leaf(node) };
         match self.edges.mark(edge) {
@@ -220,7 +211,7 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// Goes on with an edge; says which node is to be visited before it can go further.
+    /// Advances the edge on top of the stack. Returns the node to visit before it can continue.
     fn advance(&mut self, frame: &mut Frame, validations: &mut Vec<NodeId>) -> Result<Option<NodeId>> {
         if !frame.expanded {
             if let Some(file) = self.unvisited_dyndep(frame.edge) {
@@ -241,7 +232,7 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(None)
     }
 
-    /// The edge's dyndep file, if it is pending and has not been visited by this walk.
+    /// Returns the edge's dyndep file if it is pending and this walk has not visited it.
     fn unvisited_dyndep(&self, edge: EdgeId) -> Option<NodeId> {
         let file = self.graph.edge(edge).dyndep?;
         let visited = match self.graph.in_edge(file) {
@@ -251,7 +242,7 @@ impl<'a, 't> Scan<'a, 't> {
         (!self.edges.is_expanded(edge) && self.graph.dyndep_pending(file) && !visited).then_some(file)
     }
 
-    /// The edge's first look at itself, after its dyndep file was visited.
+    /// Loads the edge's dyndep file, the states of its outputs, and its discovered inputs.
     fn open(&mut self, frame: &mut Frame, validations: &mut Vec<NodeId>) -> Result<()> {
         frame.expanded = true;
         let first_time = !self.edges.is_expanded(frame.edge);
@@ -272,7 +263,7 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// Loads the edge's dyndep file if it need not be built first. If it must, it will be loaded during the build.
+    /// Loads the edge's dyndep file unless that file must be built first; then it is loaded during the build.
     fn load_ready_dyndep(&mut self, edge: EdgeId) -> Result<()> {
         let Some(file) = self.graph.edge(edge).dyndep else { return Ok(()) };
         if self.graph.dyndep_pending(file) && self.graph.in_edge(file).is_none_or(|maker| self.outputs_ready(maker)) {
@@ -281,7 +272,6 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// Applies a dyndep file to the graph.
     pub fn load_dyndep(&mut self, file: NodeId) -> Result<Vec<dyndep::Update>> {
         self.explanations.announce(&[b"loading dyndep file '", self.graph.path(file), b"'"]);
         let users = self.dyndep_users.get_or_insert_with(|| dyndep::users(self.graph));
@@ -291,7 +281,7 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(updates)
     }
 
-    /// The edge's input of that number, in the order of `all_ins`.
+    /// Returns the input with this index in the order of `all_ins`.
     pub fn input(&self, edge: EdgeId, at: usize) -> Option<NodeId> {
         let it = self.graph.edge(edge);
         let (dirtying, deps) = (it.dirtying_ins(), self.edges.deps(edge));
@@ -302,7 +292,7 @@ impl<'a, 't> Scan<'a, 't> {
         deps.get(at).or_else(|| it.order_only().get(at - deps.len())).copied()
     }
 
-    /// What a visited input means for the edge; an order-only one means nothing.
+    /// Updates the edge's dirty state with a visited input. Order-only inputs have no effect.
     fn merge_input(&mut self, frame: &mut Frame, input: NodeId) {
         let dirtying = self.graph.edge(frame.edge).dirtying_ins().len() + self.edges.deps(frame.edge).len();
         if frame.next >= dirtying {
@@ -316,7 +306,7 @@ impl<'a, 't> Scan<'a, 't> {
         }
     }
 
-    /// All inputs are visited: the edge's outputs are dirty or not.
+    /// Called after all inputs were visited: sets the outputs' dirty states.
     fn leave(&mut self, frame: &Frame) -> Result<()> {
         let dirty = frame.dirty || self.outputs_dirty(frame.edge, frame.newest_input)?;
         let edge = self.graph.edge(frame.edge);
@@ -324,7 +314,7 @@ impl<'a, 't> Scan<'a, 't> {
             for out in edge.outs {
                 self.files.set_dirty(*out, true);
             }
-            // A phony edge without inputs has nothing to do: whatever waits for it need not wait.
+            // A phony edge without inputs has nothing to run, so its dependents need not wait.
             if !(edge.is_phony() && edge.ins.is_empty()) {
                 self.edges.set_outputs_ready(frame.edge, false);
             }
@@ -333,7 +323,7 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// Is any output missing, older than `newest_input`, or made by another command than now?
+    /// Returns whether any output is missing, older than `newest_input`, or made by a different command.
     pub fn outputs_dirty(&mut self, edge: EdgeId, newest_input: Option<NodeId>) -> Result<bool> {
         if self.graph.edge(edge).is_phony() {
             return Ok(self.phony_outputs_dirty(edge, newest_input));
@@ -377,7 +367,7 @@ impl<'a, 't> Scan<'a, 't> {
                 self.explanations.note(out, Explanation::EmptyGroup);
                 return true;
             }
-            // Whatever depends on a group sees the newest of the group's members.
+            // Dependents of a phony target see the newest mtime of its inputs.
             if let (false, Some(newest)) = (exists, newest) {
                 self.files.set_mtime(out, self.files.mtime(out).max(newest));
             }
@@ -397,7 +387,7 @@ impl<'a, 't> Scan<'a, 't> {
         self.explanations.note(out, why);
     }
 
-    /// The cycle as a path that begins and ends with the node by which it was closed.
+    /// The error for a dependency cycle; the path begins and ends with `node`.
     fn cycle(&self, node: NodeId, edge: EdgeId, stack: &[Frame]) -> Error {
         let start = stack.iter().position(|frame| frame.edge == edge).expect("an edge in the stack");
         let mut text = b"dependency cycle: ".to_vec();
@@ -428,7 +418,7 @@ impl<'a, 't> Scan<'a, 't> {
         Ok(())
     }
 
-    /// Depfiles and dyndep files may have named files that the manifest does not.
+    /// Grows the states after depfiles or dyndep files have added nodes.
     fn cover_new_nodes(&mut self) {
         self.files.cover(self.graph.node_count());
     }

@@ -1,15 +1,16 @@
-//! Which known word was meant. Does not know what the words stand for.
+//! "Did you mean" suggestions, by edit distance.
 
-/// Words further away than this are no suggestion.
+/// The maximum distance of a suggestion.
 const LIMIT: usize = 3;
 
-/// The Levenshtein distance of two words, in bytes: how many insertions, deletions and replacements lie between
-/// them. Above `limit` it may be any number above `limit`.
+/// The Levenshtein distance in bytes. A distance above `limit` is only guaranteed to be reported as greater than
+/// `limit`.
 pub fn distance(from: &[u8], to: &[u8], limit: usize) -> usize {
     if from.len().abs_diff(to.len()) > limit {
         return limit + 1;
     }
-    // One row of the classic table: row[x] is the distance of what was read of `from` to the first x bytes of `to`.
+    // One row of the table: row[x] is the distance between the part of `from` read so far and the first x bytes of
+    // `to`.
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (y, a) in from.iter().enumerate() {
         let mut diagonal = row[0];
@@ -28,12 +29,12 @@ pub fn distance(from: &[u8], to: &[u8], limit: usize) -> usize {
     row[to.len()]
 }
 
-/// What an error about `word` ends with: `, did you mean 'WORD'?`, or nothing where no known word is near.
+/// The end of an error message about `word`: `, did you mean 'WORD'?`, or nothing if no known word is close.
 pub fn did_you_mean<'w>(word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Vec<u8> {
     closest(word, known).map_or_else(Vec::new, |meant| [b", did you mean '", meant, b"'?"].concat())
 }
 
-/// The known word nearest to `word`, the first of several; `None` if all are too far away to be meant.
+/// The first of the closest known words, or `None` if all exceed the limit.
 pub fn closest<'w>(word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Option<&'w [u8]> {
     let mut best = None;
     let mut least = LIMIT + 1;

@@ -1,5 +1,4 @@
-//! Finds the nodes that arguments name: paths, `source^`, directories, globs; without arguments the `default` statements'
-//! or the graph's roots.
+//! Resolves target arguments to nodes: paths, `source^`, directories and globs; without arguments, the default targets.
 
 mod glob;
 mod patterns;
@@ -12,28 +11,26 @@ use crate::ids::{EdgeId, NodeId};
 use crate::logs::DepsLog;
 use crate::suggest;
 
-/// Where a name is looked for besides the graph.
 #[derive(Clone, Copy, Default)]
 pub struct LookupOptions<'a> {
-    /// A name that is no path of the graph may be one below this directory; empty where it may not.
+    /// Names are also looked up below this directory, unless it is empty.
     pub builddir: &'a [u8],
-    /// Knows who read a header: for `header.h^`.
+    /// Used for `header.h^` with a discovered header.
     pub deps_log: Option<&'a DepsLog>,
-    /// The names that arguments may be.
     pub names: TargetNames,
 }
 
-/// The names that arguments may be.
+/// The kinds of target arguments.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum TargetNames {
-    /// Those of nodes, as ninja has it.
+    /// Node paths, as in ninja.
     #[default]
     Nodes,
-    /// Where there is no such node, directories and globs too; they name all outputs that they match.
+    /// Also directories and globs, which match outputs, if no such node exists.
     Patterns,
 }
 
-/// The node that one argument names. `source^` is the first output of the first edge that uses `source`.
+/// Resolves one argument. `source^` is the first output of the first edge that reads `source`.
 pub fn collect_target(graph: &Graph<'_>, hints: LookupOptions<'_>, arg: &[u8]) -> Result<NodeId> {
     find_target(graph, hints, arg)?.ok_or_else(|| {
         let path = canonical(arg);
@@ -41,7 +38,7 @@ pub fn collect_target(graph: &Graph<'_>, hints: LookupOptions<'_>, arg: &[u8]) -
     })
 }
 
-/// The nodes that the arguments name; without any, the default ones.
+/// Resolves all arguments; without any, returns the default targets.
 pub fn collect_targets(graph: &Graph<'_>, hints: LookupOptions<'_>, args: &[Vec<u8>]) -> Result<Vec<NodeId>> {
     if args.is_empty() {
         return default_nodes(graph);
@@ -59,7 +56,6 @@ pub fn collect_targets(graph: &Graph<'_>, hints: LookupOptions<'_>, args: &[Vec<
     Ok(nodes)
 }
 
-/// The node that one argument names, if there is one with such a name.
 fn find_target(graph: &Graph<'_>, hints: LookupOptions<'_>, arg: &[u8]) -> Result<Option<NodeId>> {
     if arg.is_empty() {
         return Err("empty path".into());
@@ -77,8 +73,8 @@ fn find_target(graph: &Graph<'_>, hints: LookupOptions<'_>, arg: &[u8]) -> Resul
     found.map(Some).ok_or_else(|| Error::new(&[b"'", graph.path(node), b"' has no out edge"]))
 }
 
-/// Is there a command among all that these nodes need, or a dyndep file, which may add one? If not, no log says anything
-/// about them.
+/// Returns whether building these nodes could run a command. If not, the logs are not needed. A dyndep file may add a
+/// command.
 pub fn needs_command(graph: &GraphView<'_>, nodes: &[NodeId]) -> bool {
     let mut seen: Set<EdgeId> = Set::default();
     let mut nodes = nodes.to_vec();
@@ -93,12 +89,12 @@ pub fn needs_command(graph: &GraphView<'_>, nodes: &[NodeId]) -> bool {
     false
 }
 
-/// What is built where no target is find_target: the `default` statements' or else the roots.
+/// The targets of `default` statements or, without any, the root nodes.
 pub fn default_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
     if graph.defaults().is_empty() { root_nodes(graph) } else { Ok(graph.defaults().to_vec()) }
 }
 
-/// All outputs that no edge uses, in the order of the manifest.
+/// All outputs that are not an input of any edge, in manifest order.
 pub fn root_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
     let mut used = vec![false; graph.node_count()];
     for edge in graph.edges() {
@@ -112,7 +108,7 @@ pub fn root_nodes(graph: &Graph<'_>) -> Result<Vec<NodeId>> {
     Ok(roots)
 }
 
-/// The output of a phony edge that find_target self_input as its input. Ninja drops the input, but still counts a use of it.
+/// The output of a phony edge that has itself as an input. Like ninja, removes the input but still counts its use.
 pub(crate) fn self_input<'t>(edge: &Edge<'t>) -> Option<&'t NodeId> {
     edge.outs.first().filter(|_| edge.names_itself)
 }
@@ -121,7 +117,6 @@ fn lookup_in_builddir(graph: &Graph<'_>, builddir: &[u8], path: &[u8]) -> Option
     graph.lookup(&in_builddir(builddir, path)?)
 }
 
-/// The path below this directory, if there is one.
 fn in_builddir(builddir: &[u8], path: &[u8]) -> Option<Vec<u8>> {
     (!builddir.is_empty()).then(|| canonical(&[builddir, b"/", path].concat()))
 }
@@ -134,7 +129,7 @@ fn dependent(graph: &Graph<'_>, hints: LookupOptions<'_>, node: NodeId) -> Optio
     }
 }
 
-/// `others` are names that may be meant as well as those of nodes.
+/// `others` are additional candidates for a suggestion.
 fn unknown(graph: &Graph<'_>, path: &[u8], others: &[&[u8]]) -> Error {
     let paths = || graph.node_ids().map(|node| graph.path(node)).chain(others.iter().copied());
     let meant = match path {

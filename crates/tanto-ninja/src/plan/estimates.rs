@@ -1,5 +1,4 @@
-//! What the commands of a plan will take: what they took last time or, where nobody knows, what those of the same rule
-//! took. Does not know what is made of it.
+//! Estimates the costs of commands from their last run or, for new commands, from others of the same rule.
 
 use tanto_exec::job::{Cost, CostLookup};
 
@@ -7,20 +6,19 @@ use crate::hash::Map;
 use crate::ids::{EdgeId, RuleId};
 use crate::scan::Scan;
 
-/// So many edges of the graph are asked, at most, for what is typical of a rule.
+/// The maximum number of edges sampled for a rule's typical cost.
 const MAX_SAMPLED: usize = 4096;
 
-/// What is known of past builds.
 #[derive(Default)]
 pub(crate) struct CostEstimates<'p> {
-    /// By the path of an output.
+    /// By output path.
     past: Option<CostLookup<'p>>,
     rules: Map<RuleId, Cost>,
-    /// What is typical of a command.
+    /// The typical cost of any command.
     all: Cost,
 }
 
-/// Numbers of which the median is wanted. A 0 is a number that nobody took.
+/// Samples for medians. 0 means unknown.
 #[derive(Default)]
 struct Samples {
     wall_ms: Vec<u32>,
@@ -29,7 +27,6 @@ struct Samples {
 }
 
 impl<'p> CostEstimates<'p> {
-    /// CostEstimates for a plan of these edges.
     pub(crate) fn new(scan: &Scan<'_, '_>, plan: &[EdgeId], past: Option<CostLookup<'p>>) -> CostEstimates<'p> {
         let mut it = CostEstimates { past, ..CostEstimates::default() };
         let is_command = |edge: &EdgeId| !scan.graph.edge(*edge).is_phony();
@@ -44,7 +41,7 @@ impl<'p> CostEstimates<'p> {
         it
     }
 
-    /// What a command will take; 0 stands for what nobody can tell.
+    /// A 0 in the result means unknown.
     pub(crate) fn of(&self, scan: &Scan<'_, '_>, edge: EdgeId) -> Cost {
         let it = scan.graph.edge(edge);
         if it.is_phony() {
@@ -54,10 +51,10 @@ impl<'p> CostEstimates<'p> {
         or(or(self.measured(scan, edge), typical), self.all)
     }
 
-    /// What it took last time: the log goes before what else is remembered.
+    /// The cost of the last run. The log's duration takes precedence over the history's.
     pub(crate) fn measured(&self, scan: &Scan<'_, '_>, edge: EdgeId) -> Cost {
         let logged = scan.expected_ms(edge).and_then(|ms| u32::try_from(ms).ok());
-        // It was there, and took less than the log can tell.
+        // A logged duration of 0 ms is still a measurement.
         let wall_ms = logged.map_or(0, |ms| ms.max(1));
         let mut outs = scan.graph.edge(edge).outs.iter();
         let past = self.past.and_then(|past| outs.find_map(|&out| past(scan.graph.path(out))));
@@ -78,7 +75,7 @@ impl<'p> CostEstimates<'p> {
             all.cpu_ms.extend(&known.cpu_ms);
             self.rules.insert(rule, known.median());
         }
-        // What one linker holds says nothing of another program: memory that nobody knows is not counted.
+        // The memory use of one rule does not predict another's, so unknown memory stays 0.
         self.all = all.median();
     }
 }
@@ -104,7 +101,6 @@ impl Samples {
     }
 }
 
-/// What the first does not say, the second does.
 fn or(first: Cost, second: Cost) -> Cost {
     let pick = |a: u32, b: u32| if a == 0 { b } else { a };
     Cost {

@@ -1,5 +1,4 @@
-//! All commands that targets need, as jobs that nobody runs: as if nothing had been built. Does not know what is dirty,
-//! nor who asks.
+//! A plan for building everything that targets need from nothing, for simulation.
 
 use tanto_exec::job::CostLookup;
 use tanto_exec::job::JobId;
@@ -11,19 +10,16 @@ use crate::ids::{EdgeId, NodeId};
 use crate::plan::estimates::CostEstimates;
 use crate::scan::Scan;
 
-/// A whole build, as it would be begun.
 pub struct FullPlan {
-    /// Its jobs. It has no order yet.
+    /// Without an order yet.
     pub schedule: Schedule,
-    /// The jobs, each after all that it waits for.
+    /// Jobs in topological order.
     pub order: Vec<JobId>,
-    /// How many of them are commands.
     pub command_count: usize,
-    /// How many of those were measured when they last ran; what the others take is what is typical.
+    /// Commands with a measured duration; the others have estimates.
     pub measured_count: usize,
 }
 
-/// An edge whose inputs are being visited.
 struct Frame {
     edge: EdgeId,
     ins: Vec<NodeId>,
@@ -31,8 +27,7 @@ struct Frame {
 }
 
 impl FullPlan {
-    /// The build of these targets, on what `scan` knows of the logs; no file is looked at. What dyndep files would say
-    /// is not known.
+    /// Uses only the graph and the logs, no files. Unloaded dyndep files are ignored.
     pub fn of(scan: &Scan<'_, '_>, targets: &[NodeId], past: Option<CostLookup<'_>>) -> Result<FullPlan> {
         let edges = edges_below(scan, targets)?;
         let is_command = |edge: EdgeId| !scan.graph.edge(edge).is_phony();
@@ -62,10 +57,10 @@ impl FullPlan {
     }
 }
 
-/// The edges that make the targets and all that these need, each after those that make its inputs.
+/// All edges needed for the targets, in topological order.
 fn edges_below(scan: &Scan<'_, '_>, targets: &[NodeId]) -> Result<Vec<EdgeId>> {
     let mut edges = Vec::new();
-    // Whether the edge is complete; one that is not stands on the stack.
+    // False while the edge is on the stack.
     let mut seen: Map<EdgeId, bool> = Map::default();
     let mut stack: Vec<Frame> = Vec::new();
     let mut targets = targets.to_vec();
@@ -102,7 +97,7 @@ fn edges_below(scan: &Scan<'_, '_>, targets: &[NodeId]) -> Result<Vec<EdgeId>> {
     }
 }
 
-/// What the manifest names, and what was discovered when the edge last ran.
+/// Inputs in the manifest, then discovered inputs of the last run.
 fn inputs(scan: &Scan<'_, '_>, edge: EdgeId) -> Vec<NodeId> {
     let it = scan.graph.edge(edge);
     let discovered = it.outs.iter().find_map(|&out| scan.deps_log.deps(out));

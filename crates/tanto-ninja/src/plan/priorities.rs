@@ -1,5 +1,4 @@
-//! What a plan tells the schedule of time: what each job will take, and what a dyndep file makes more urgent. Does not
-//! know the order that the schedule makes of it.
+//! Job costs, and priorities after dyndep files have added dependencies.
 
 use std::collections::BinaryHeap;
 
@@ -12,11 +11,10 @@ use super::{Plan, PlanContext};
 use crate::dyndep::Update;
 use crate::scan::Scan;
 
-/// After so many steps for each job of the plan, what is urgent stays as it is: it decides no more than an order.
+/// Limits the propagation of priorities to this many steps per job in the plan. Stopping early only affects the order.
 const STEPS_PER_JOB: usize = 4;
 
 impl<'p> Plan<'p> {
-    /// Says of each command what it will take.
     pub(super) fn estimate(&mut self, scan: &Scan<'_, '_>, schedule: &mut Schedule, past: Option<CostLookup<'p>>) {
         let wanted = |&(job, _): &(JobId, _)| schedule.is_wanted(job);
         let jobs: Vec<_> = (0..).map(JobId).zip(self.edges.iter().copied()).filter(wanted).collect();
@@ -26,7 +24,8 @@ impl<'p> Plan<'p> {
         self.estimates = Some(estimates);
     }
 
-    /// Dyndep files have added jobs and inputs: what is needed by something urgent becomes as urgent.
+    /// Gives producers of inputs at least the priority of the jobs that need them, after dyndep files have added
+    /// dependencies.
     pub(super) fn raise_priorities(&mut self, ctx: &mut PlanContext<'_, '_, '_>, updates: &[Update]) {
         let newly_wanted = std::mem::take(&mut self.newly_wanted);
         if self.estimates.is_none() {
@@ -48,7 +47,7 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Those that make the job's inputs, and were less urgent than it.
+    /// Raises the priority of the jobs that make this job's inputs; returns those that had a lower one.
     fn raise_inputs(&self, ctx: &mut PlanContext<'_, '_, '_>, job: JobId, priority: i64) -> Vec<(i64, JobId)> {
         let edges = ctx.scan.all_ins(self.edge(job)).filter_map(|input| ctx.scan.graph.in_edge(input));
         let jobs = edges.filter_map(|edge| self.jobs.get(&edge).copied());

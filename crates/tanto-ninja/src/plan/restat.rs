@@ -10,7 +10,8 @@ use crate::ids::{EdgeId, NodeId};
 use crate::scan::Scan;
 
 impl Plan<'_> {
-    /// The node did not change though its edge ran (restat): takes out of the plan what is not dirty any more.
+    /// Marks an output that its command left unchanged as clean, and removes jobs that are no longer dirty from the
+    /// plan.
     pub fn clean_node(&self, ctx: &mut PlanContext<'_, '_, '_>, node: NodeId) -> Result<()> {
         let users = self.users(ctx.scan);
         let mut nodes = vec![node];
@@ -25,10 +26,10 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Takes the job out of the plan if none of its inputs is dirty and its outputs are good. True if it did.
+    /// Removes the job from the plan if no input is dirty and its outputs are up to date. Returns whether it did.
     fn clean_job(&self, ctx: &mut PlanContext<'_, '_, '_>, job: JobId) -> Result<bool> {
         let edge = self.edge(job);
-        // A job that did not wait for the node (a dyndep file named it later) may have run.
+        // A job may have run before a dyndep file added this node as its input.
         let waits = ctx.schedule.is_wanted(job) && ctx.schedule.state(job) == State::Waiting;
         if !waits || ctx.scan.deps_missing(edge) {
             return Ok(false);
@@ -48,7 +49,7 @@ impl Plan<'_> {
     }
 }
 
-/// The first of the edge's newest inputs.
+/// The first of the newest inputs.
 fn newest_of(scan: &Scan<'_, '_>, edge: EdgeId) -> Option<NodeId> {
     scan.dirtying_ins(edge).reduce(|newest, input| if scan.mtime(input) > scan.mtime(newest) { input } else { newest })
 }

@@ -1,5 +1,4 @@
-//! What an edge reads beside what the manifest says: from its depfile, or from the deps log. Does not know what that
-//! means for the edge's outputs.
+//! Loads an edge's discovered inputs from its depfile or the deps log.
 
 use tanto_sys::error::text as os_text;
 
@@ -12,7 +11,7 @@ use crate::graph::Escape;
 use crate::ids::{EdgeId, NodeId};
 
 impl Scan<'_, '_> {
-    /// Adds what a depfile or the deps log says the edge reads. False if that is not known: the edge must run.
+    /// Returns false if the discovered inputs are unknown and the edge must run.
     pub(super) fn load_deps(&mut self, edge: EdgeId) -> Result<bool> {
         if self.graph.flag(edge, b"deps")? {
             return Ok(self.load_logged_deps(edge));
@@ -57,7 +56,7 @@ impl Scan<'_, '_> {
         Ok(true)
     }
 
-    /// The nodes of files that a compiler named.
+    /// Returns the nodes of paths reported by a compiler.
     pub fn intern_all(&mut self, paths: &[impl AsRef<[u8]>]) -> Vec<NodeId> {
         let mut canonical = Vec::new();
         let intern = |path: &[u8]| {
@@ -69,7 +68,8 @@ impl Scan<'_, '_> {
         nodes
     }
 
-    /// A depfile must name the edge's first output first, and no output that is not the edge's.
+    /// Returns whether the depfile is for this edge: the edge's first output comes first. An output that the edge does
+    /// not have is an error.
     fn depfile_is_for(&mut self, edge: EdgeId, path: &[u8], found: &depfile::Depfile) -> Result<bool> {
         let outs = self.graph.edge(edge).outs;
         let Some(first) = found.outs.first() else { return Err(Error::new(&[path, b": no outputs declared"])) };

@@ -1,5 +1,5 @@
-//! What makes an output dirty though none of its inputs is: the file, what the log says of it, and the newest input.
-//! Does not know where these come from, and changes nothing: several threads may output_check at once.
+//! Checks an output against its file, its log entry and the newest input. Does not modify state, so several threads can
+//! check at once.
 
 use crate::disk::Mtime;
 use crate::error::Result;
@@ -10,10 +10,10 @@ use crate::logs::BuildLog;
 
 use super::state::FileStates;
 
-/// Older than any file: the newest input of an edge that has none.
+/// The newest input's mtime for an edge without inputs: older than any file.
 pub(super) const NO_INPUT: Mtime = Mtime::MIN;
 
-/// What outputs are measured against.
+/// The state that outputs are checked against.
 #[derive(Clone, Copy)]
 pub(super) struct DirtyInputs<'s, 't> {
     pub(super) graph: &'s GraphView<'t>,
@@ -21,45 +21,43 @@ pub(super) struct DirtyInputs<'s, 't> {
     pub(super) files: &'s FileStates,
 }
 
-/// What the outputs of an edge are measured by.
+/// The properties of an edge that its outputs are checked with.
 pub(super) struct OutputCheck {
     pub(super) edge: EdgeId,
     restat: bool,
     generator: bool,
-    /// The mtime of the newest input that makes the edge dirty, or `NO_INPUT`.
+    /// The mtime of the newest dirtying input, or `NO_INPUT`.
     pub(super) newest: Mtime,
     command: Command,
 }
 
-/// What is known of an edge's command.
 enum Command {
     Unknown,
     Hashed(u64),
-    /// It is not known, nor to be asked for: it counts as the same as ever.
+    /// Unknown, and not to be computed; treated as unchanged.
     Ignored,
 }
 
-/// Explanation an output is dirty though none of its inputs is.
+/// The reason an output is dirty although none of its inputs is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DirtyReason {
     Missing,
-    /// Its file is older than the newest input.
+    /// The file is older than the newest input.
     Older,
     NotLogged,
     OtherCommand,
-    /// Its mtime in the log, this one, is older than the newest input.
+    /// The mtime in the log, which is older than the newest input.
     LoggedBefore(Mtime),
 }
 
 impl DirtyInputs<'_, '_> {
-    /// How an edge whose newest input is this old is measured.
     pub(super) fn output_check(&self, edge: EdgeId, newest: Mtime) -> Result<OutputCheck> {
         let (restat, generator) = (self.graph.flag(edge, b"restat")?, self.graph.flag(edge, b"generator")?);
         let command = self.known_hash(edge).map_or(Command::Unknown, Command::Hashed);
         Ok(OutputCheck { edge, restat, generator, newest, command })
     }
 
-    /// As `output_check`, but the edge's command counts only if its hash is known.
+    /// Like `output_check`, but ignores the command unless its hash is known.
     pub(super) fn check_ignoring_unknown_command(&self, edge: EdgeId, newest: Mtime) -> Result<OutputCheck> {
         let mut output_check = self.output_check(edge, newest)?;
         if let Command::Unknown = output_check.command {
@@ -68,13 +66,13 @@ impl DirtyInputs<'_, '_> {
         Ok(output_check)
     }
 
-    /// Explanation the output is dirty, if it is.
+    /// Returns the reason the output is dirty, or `None` if it is clean.
     pub(super) fn reason(&self, output_check: &mut OutputCheck, out: NodeId) -> Result<Option<DirtyReason>> {
         if !self.files.exists(out) {
             return Ok(Some(DirtyReason::Missing));
         }
         let entry = self.log.logged_command(self.graph, out);
-        // A restat command may have left its output older than its input on purpose: then the log knows better.
+        // A restat command may have left its output older than its input on purpose; then the log's mtime decides.
         if !(output_check.restat && entry.is_some()) && self.files.mtime(out) < output_check.newest {
             return Ok(Some(DirtyReason::Older));
         }
@@ -85,7 +83,6 @@ impl DirtyInputs<'_, '_> {
         Ok((entry.mtime < output_check.newest).then_some(DirtyReason::LoggedBefore(entry.mtime)))
     }
 
-    /// Is none of the edge's outputs dirty?
     pub(super) fn all_clean(&self, output_check: &mut OutputCheck) -> Result<bool> {
         for &out in self.graph.edge(output_check.edge).outs {
             if self.reason(output_check, out)?.is_some() {
@@ -95,8 +92,8 @@ impl DirtyInputs<'_, '_> {
         Ok(true)
     }
 
-    /// Finds out which of these edges had the command that they have now, if the log has their outputs and if that
-    /// matters, where that is not known.
+    /// Finds out whether these edges still have the commands in the log. Skips edges whose hash is known or does not
+    /// matter.
     pub(super) fn compare_commands(&self, edges: impl Iterator<Item = Option<EdgeId>>, same: &mut [bool]) {
         let mut commands = CommandEvaluator::new(self.graph);
         let mut hashes = Vec::new();

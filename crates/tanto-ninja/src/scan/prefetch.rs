@@ -1,6 +1,8 @@
-//! Asks for all files that a walk will look at before it begins, on several threads, and finds out which edges are
-//! clean, with all below them: these the walk passes by. Does not know why the others are not. All that it finds, the
-//! walk would find; what it cannot tell is left to the walk.
+//! Stats all files of a build with several threads before the walk, and marks edges that are clean together with
+//! everything below them, so that the walk skips them.
+//!
+//! It finds nothing that the walk would not find. Everything it cannot decide, and all error messages, are left to the
+//! walk.
 
 mod bit_set;
 mod clean_check;
@@ -28,12 +30,11 @@ use self::discovered_deps::{DepsLookup, DiscoveredDeps, EdgeDeps, MIN_PER_THREAD
 use self::parallel::map_chunks;
 use self::subgraph::{ExtraInputs, Subgraph};
 
-/// When to look ahead, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrefetchOptions {
-    /// Who asks. If that is one thread, nothing is asked for before the walk.
+    /// With one thread, nothing is prefetched.
     pub threads: ThreadLimit,
-    /// For fewer files there is no look ahead.
+    /// The minimum number of unknown files worth a prefetch.
     pub min_files: usize,
 }
 
@@ -43,20 +44,20 @@ impl Default for PrefetchOptions {
     }
 }
 
-/// Listing costs 0.2 us a file. On 2 processors and with all in memory, the best of some hundred builds with nothing to
-/// do took as long as without it up to 1,000 files, 8 % less at 2,000 and 24 % less at 8,000; where others keep the
-/// processors busy, little is gained. With a cold disk a build of 22,000 files took a quarter of the time. Smaller,
-/// small builds pay for nothing; larger, middling ones wait for a cold disk, one file after the other.
+/// Listing files costs 0.2 us each. On 2 CPUs with a warm cache, the best of some hundred no-op builds took the same
+/// time at up to 1,000 files, 8 % less at 2,000 and 24 % less at 8,000; with busy CPUs the gain is small. With a cold
+/// disk, a build of 22,000 files took a quarter of the time. A smaller limit makes small builds pay for nothing; with a
+/// larger one, medium builds stat a cold disk one file at a time.
 const MIN_FILES: usize = 512;
 
-/// So many times an order of the edges is made: anew if one turns out to read what is made behind it. Smaller, extra is
-/// left to the walk where manifests do not say who makes a header; larger, a manifest that never comes to an end costs
-/// extra than the walk.
+/// The maximum number of times the edge order is computed. It is recomputed when an edge reads a file made later in the
+/// order. A smaller limit leaves more to the walk if manifests omit generated headers; a larger one can cost more than
+/// the walk.
 const MAX_ORDERS: usize = 8;
 
 impl Scan<'_, '_> {
-    /// To be called before the walks from `targets`; `end_prefetch` is to be called after them. A build that has
-    /// begun changes files: it must find none here.
+    /// Call before the walks from `targets`, and `end_prefetch` after them. Must not be called during a build, which
+    /// changes files.
     pub fn prefetch(&mut self, targets: &[NodeId]) {
         self.cover_new_nodes();
         let PrefetchOptions { threads, min_files } = self.prefetch;
@@ -75,7 +76,7 @@ impl Scan<'_, '_> {
             self.prefetched_depfiles.extend(unread);
         };
         let graph: &GraphView<'_> = graph;
-        // Records are walked once, as a rule, and what tells where files are is not what was looked at so far.
+        // Records are usually read only once, and path lookup uses other pages.
         graph.release();
         deps_log.release();
         let nodes = found.unknown(files);
@@ -86,7 +87,7 @@ impl Scan<'_, '_> {
         disk.mtimes(&|number| graph.path_with_nul(nodes[number]), &mut mtimes, threads);
         graph.release();
         for (&node, mtime) in nodes.iter().zip(mtimes) {
-            // Where that is an error the walk meets it again, in its own order.
+            // On an error, the walk stats the file again and reports it in its own order.
             if mtime != UNKNOWN_MTIME {
                 files.set_prefetched(node, mtime);
             }
@@ -94,7 +95,7 @@ impl Scan<'_, '_> {
         self.prefetched = nodes;
         if !found.subgraph.needs_walk {
             let checked = found.check_clean(log, files, threads);
-            // A void record, which the walk does not follow, may have been what led to an edge.
+            // The walk ignores stale records, and an edge may be in the subgraph only because of one.
             if !(checked.any_stale_deps && found.has_extra_inputs) {
                 found.mark_clean(&checked, &self.prefetched, files, edges);
             }
@@ -103,7 +104,7 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Forgets what no walk has looked at.
+    /// Drops prefetched states that no walk has used.
     pub fn end_prefetch(&mut self) {
         for node in self.prefetched.drain(..) {
             self.files.drop_prefetched(node);
@@ -114,13 +115,13 @@ impl Scan<'_, '_> {
     }
 }
 
-/// What walks from some targets will come to.
+/// The part of the graph that walks from some targets will visit.
 struct Prefetch<'s, 't> {
     graph: &'s GraphView<'t>,
     deps_log: &'s DepsLog,
     subgraph: Subgraph,
     discovered: DiscoveredDeps<'s>,
-    /// Some of the subgraph's edges are there for discovered inputs alone.
+    /// Some edges are included only because of discovered inputs.
     has_extra_inputs: bool,
 }
 
@@ -148,13 +149,13 @@ impl<'s, 't> Prefetch<'s, 't> {
         }
     }
 
-    /// FileStates of which nothing is known.
+    /// Returns the nodes that need a stat.
     fn unknown(&self, files: &FileStates) -> Vec<NodeId> {
         let nodes = self.subgraph.nodes.iter().map(|node| NodeId(node as u32));
         nodes.filter(|&node| !files.is_known(node)).collect()
     }
 
-    /// Finds out which edges are clean. `files` are known, as far as they can be.
+    /// Finds the clean edges. All files must have been prefetched.
     fn check_clean(&self, log: &BuildLog, files: &mut FileStates, threads: ThreadLimit) -> CleanEdges {
         let groups = set_phony_mtimes(self.graph, &self.subgraph, files);
         let dirty_inputs = DirtyInputs { graph: self.graph, log, files };
@@ -166,7 +167,7 @@ impl<'s, 't> Prefetch<'s, 't> {
         checked
     }
 
-    /// Hashes the commands that the walk may ask for.
+    /// Hashes the commands that the walk may need.
     fn hash_commands(&self, log: &BuildLog, files: &FileStates, threads: ThreadLimit) {
         let dirty_inputs = DirtyInputs { graph: self.graph, log, files };
         let is_asked = |edge: EdgeId| self.graph.edge(edge).outs.iter().all(|&out| files.exists(out));
@@ -176,7 +177,7 @@ impl<'s, 't> Prefetch<'s, 't> {
         });
     }
 
-    /// Walks past the clean edges: what is known of them, and of files, is what it would be after a walk.
+    /// Puts clean edges and their files into the state in which a walk would leave them.
     fn mark_clean(
         &self,
         checked: &CleanEdges,
@@ -200,7 +201,7 @@ impl<'s, 't> Prefetch<'s, 't> {
                 }
             }
         }
-        // Where no record is void, the walk would look at all of them. What is missing it may have to tell of.
+        // Without stale records, the walk would see all of these. It may have to report missing ones.
         for &node in requested {
             if !checked.any_stale_deps && files.exists(node) {
                 files.mark_seen(node);

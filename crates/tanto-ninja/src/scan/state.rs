@@ -1,31 +1,28 @@
-//! What is known of files and edges while they are walked. Flat arrays of plain numbers, 0 at first: memory is taken
-//! where a walk comes, and nowhere else. Does not know what the walk makes of it.
+//! The states of files and edges during walks, in zeroed flat arrays: untouched parts use no memory.
 
 use crate::disk::Mtime;
 use crate::ids::{EdgeId, NodeId};
 
-/// The walk will see the file as it is noted here, but has not come to it.
+/// The mtime was prefetched; no walk has used it yet.
 const PREFETCHED: u8 = 1;
-/// The walk has looked at the file.
+/// A walk has used the file's state.
 const SEEN: u8 = 2;
 const EXISTS: u8 = 4;
 const DIRTY: u8 = 8;
 
-/// The files, by node.
 #[derive(Default)]
 pub(super) struct FileStates {
-    /// Of a phony output that does not exist: the newest of its inputs'.
+    /// For a missing phony output, the newest mtime of its inputs.
     mtimes: Vec<Mtime>,
     marks: Vec<u8>,
 }
 
 impl FileStates {
-    /// Nothing is known of any of them.
     pub(super) fn new(count: usize) -> Self {
         FileStates { mtimes: vec![0; count], marks: vec![0; count] }
     }
 
-    /// Makes room for nodes that have joined the graph.
+    /// Grows to `count` nodes.
     pub(super) fn cover(&mut self, count: usize) {
         if count > self.marks.len() {
             self.mtimes.resize(count, 0);
@@ -42,12 +39,12 @@ impl FileStates {
         *marks = if on { *marks | mark } else { *marks & !mark };
     }
 
-    /// The mtime as the walk has seen it; 0 where it has not.
+    /// Returns the mtime that a walk has seen, or 0.
     pub(super) fn seen_mtime(&self, node: NodeId) -> Mtime {
         if self.is_seen(node) { self.mtimes[node.index()] } else { 0 }
     }
 
-    /// The mtime as far as it is known, to the walk or not.
+    /// Returns the mtime, also if it was only prefetched.
     pub(super) fn mtime(&self, node: NodeId) -> Mtime {
         self.mtimes[node.index()]
     }
@@ -60,7 +57,6 @@ impl FileStates {
         self.has(node, SEEN)
     }
 
-    /// Is it known whether the file exists?
     pub(super) fn is_known(&self, node: NodeId) -> bool {
         self.has(node, SEEN | PREFETCHED)
     }
@@ -77,18 +73,16 @@ impl FileStates {
         self.set(node, DIRTY, dirty);
     }
 
-    /// What the walk will see.
     pub(super) fn set_prefetched(&mut self, node: NodeId, mtime: Mtime) {
         self.mtimes[node.index()] = mtime;
         self.marks[node.index()] = PREFETCHED | if mtime == 0 { 0 } else { EXISTS };
     }
 
-    /// The walk looks at the file, of which it is known what it will see.
     pub(super) fn mark_seen(&mut self, node: NodeId) {
         self.set(node, SEEN, true);
     }
 
-    /// Forgets what the walk has not looked at.
+    /// Drops a prefetched state unless a walk has used it.
     pub(super) fn drop_prefetched(&mut self, node: NodeId) {
         if !self.is_seen(node) {
             (self.mtimes[node.index()], self.marks[node.index()]) = (0, 0);
@@ -103,7 +97,6 @@ const EXPANDED: u8 = 8;
 const DEPS_MISSING: u8 = 16;
 const DEPFILE_UNUSABLE: u8 = 32;
 
-/// How far a walk has come with an edge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Unvisited,
@@ -111,18 +104,16 @@ pub(super) enum Mark {
     Done,
 }
 
-/// The edges.
 #[derive(Default)]
 pub(super) struct EdgeStates<'t> {
     marks: Vec<u8>,
-    /// Which of the lists an edge has; 0 for none.
+    /// Index into `deps`; 0 for none.
     deps_at: Vec<u32>,
-    /// Inputs found by a depfile or the deps log; they stand after the implicit ones.
+    /// Lists of discovered inputs. They follow the implicit inputs.
     deps: Vec<&'t [NodeId]>,
 }
 
 impl<'t> EdgeStates<'t> {
-    /// Nothing is known of any of them.
     pub(super) fn new(count: usize) -> Self {
         EdgeStates { marks: vec![0; count], deps_at: vec![0; count], deps: vec![&[]] }
     }
@@ -153,7 +144,7 @@ impl<'t> EdgeStates<'t> {
         self.set(edge, DONE, mark == Mark::Done);
     }
 
-    /// Nothing of it, or below it, is to be built.
+    /// Neither the edge nor any edge below it has to run.
     pub(super) fn outputs_ready(&self, edge: EdgeId) -> bool {
         self.has(edge, READY)
     }
@@ -162,7 +153,7 @@ impl<'t> EdgeStates<'t> {
         self.set(edge, READY, ready);
     }
 
-    /// Its dyndep file and its discovered inputs have been looked at.
+    /// The dyndep file and the discovered inputs were loaded.
     pub(super) fn is_expanded(&self, edge: EdgeId) -> bool {
         self.has(edge, EXPANDED)
     }
@@ -171,7 +162,7 @@ impl<'t> EdgeStates<'t> {
         self.set(edge, EXPANDED, true);
     }
 
-    /// It has a depfile or deps record, which is missing or void: it must run, and restat cannot clean it.
+    /// The edge's depfile or deps record is missing or stale: it must run, and restat cannot clean it.
     pub(super) fn deps_missing(&self, edge: EdgeId) -> bool {
         self.has(edge, DEPS_MISSING)
     }
@@ -180,13 +171,13 @@ impl<'t> EdgeStates<'t> {
         self.set(edge, DEPS_MISSING, true);
     }
 
-    /// The edge and all below it are clean: no walk needs to come here.
+    /// Marks the edge and everything below it as clean, so that walks skip it.
     pub(super) fn mark_clean(&mut self, edge: EdgeId) {
         self.set_mark(edge, Mark::Done);
         self.set_outputs_ready(edge, true);
     }
 
-    /// A depfile was read before the walk: what it names, or that it is left to the walk.
+    /// Stores the inputs from a depfile, or `None` if the walk must read it.
     pub(super) fn set_prefetched_depfile(&mut self, edge: EdgeId, ins: Option<&'t [NodeId]>) {
         match ins {
             None => self.set(edge, DEPFILE_UNUSABLE, true),
@@ -197,17 +188,15 @@ impl<'t> EdgeStates<'t> {
         }
     }
 
-    /// What the edge's depfile names, if it was read.
     pub(super) fn prefetched_depfile(&self, edge: EdgeId) -> Option<&'t [NodeId]> {
         self.is_expanded(edge).then(|| self.deps(edge))
     }
 
-    /// It was tried to read its depfile before the walk.
     pub(super) fn depfile_unusable(&self, edge: EdgeId) -> bool {
         self.has(edge, DEPFILE_UNUSABLE)
     }
 
-    /// Forgets what was read, if the walk has not come to the edge.
+    /// Drops a prefetched depfile unless a walk has visited the edge.
     pub(super) fn drop_prefetched_depfile(&mut self, edge: EdgeId) {
         self.set(edge, DEPFILE_UNUSABLE, false);
         if self.mark(edge) == Mark::Unvisited {
@@ -216,7 +205,6 @@ impl<'t> EdgeStates<'t> {
         }
     }
 
-    /// Inputs found by a depfile or the deps log.
     pub(super) fn deps(&self, edge: EdgeId) -> &'t [NodeId] {
         self.deps[self.deps_at[edge.index()] as usize]
     }

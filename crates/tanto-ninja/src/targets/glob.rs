@@ -1,20 +1,18 @@
-//! Patterns of paths: `*`, `?` and `[...]` within a component, `**` for any number of components.
+//! Path globs: `*`, `?` and `[...]` within a component, `**` for any number of components.
 
-/// A pattern that is matched against whole paths.
 #[derive(Clone, Debug)]
 pub struct Glob(Vec<Part>);
 
-/// One component of a pattern.
 #[derive(Clone, Debug)]
 enum Part {
-    /// `**`: any number of components, none included.
+    /// `**`: zero or more components.
     Any,
     Name(Vec<Token>),
 }
 
 #[derive(Clone, Debug)]
 enum Token {
-    /// `*`: any number of letters, none included.
+    /// `*`: zero or more characters.
     Any,
     /// `?`
     One,
@@ -26,30 +24,28 @@ enum Token {
     },
 }
 
-/// What a pattern is made of; `T` is one item of the matched text.
+/// An element of a pattern; `T` is an element of the text.
 trait Piece<T> {
-    /// Matches any number of items.
     fn is_any(&self) -> bool;
 
     fn matches(&self, item: &T) -> bool;
 }
 
 impl Glob {
-    /// Reads a pattern; `None` if it has no character that makes it one. A bracket that is never closed stands for self_input.
+    /// Returns `None` if the text has no special character. An unclosed bracket is literal.
     pub fn new(pattern: &[u8]) -> Option<Glob> {
         if !pattern.iter().any(|byte| b"*?[".contains(byte)) {
             return None;
         }
         let part = |name: &[u8]| if name == b"**" { Part::Any } else { Part::Name(tokens(&letters(name))) };
         let mut parts: Vec<Part> = pattern.split(|&byte| byte == b'/').map(part).collect();
-        // `dir/**` is what lies below the directory, without self_input.
+        // `dir/**` does not match the directory itself.
         if matches!(parts.last(), Some(Part::Any)) {
             parts.push(Part::Name(vec![Token::Any]));
         }
         Some(Glob(parts))
     }
 
-    /// Does the whole path match?
     pub fn matches(&self, path: &[u8]) -> bool {
         let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
         all_match(&self.0, &names)
@@ -85,10 +81,10 @@ impl Piece<u32> for Token {
     }
 }
 
-/// Matches all of `pattern` against all of `text`, in at most the product of their lengths.
+/// Matches the whole text. The time is bounded by the product of the lengths.
 fn all_match<P: Piece<T>, T>(pattern: &[P], text: &[T]) -> bool {
     let (mut at, mut read) = (0, 0);
-    // The last piece that takes any number of items, and where the text goes on behind those that it has taken.
+    // For backtracking: the last wildcard, and the end of the text it has consumed.
     let mut last_any = None;
     while read < text.len() {
         match (pattern.get(at), last_any) {
@@ -110,7 +106,7 @@ fn all_match<P: Piece<T>, T>(pattern: &[P], text: &[T]) -> bool {
     pattern[at..].iter().all(Piece::is_any)
 }
 
-/// The characters of a name. A byte that is not UTF-8 is a letter of its own, beyond those of Unicode.
+/// The code points of a name. Bytes that are not UTF-8 map to values above Unicode.
 fn letters(name: &[u8]) -> Vec<u32> {
     const BEYOND: u32 = char::MAX as u32 + 1;
     let beyond = |&byte: &u8| BEYOND + u32::from(byte);
@@ -134,7 +130,7 @@ fn tokens(mut letters: &[u32]) -> Vec<Token> {
     tokens
 }
 
-/// A class, behind its opening bracket, and the letters behind the closing one. A `]` that comes first is one of its letters.
+/// Parses a class after its opening bracket. A leading `]` is literal.
 fn class(letters: &[u32]) -> Option<(Token, &[u32])> {
     let is = |letter: Option<&u32>, one: char| letter == Some(&u32::from(one));
     let negated = is(letters.first(), '!') || is(letters.first(), '^');
@@ -165,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stays_in_its_component() {
+    fn star_matches_within_a_component() {
         let paths = ["a.o", "b.o", "a.c", ".o", "lib/a.o", "lib/x/a.o", "lib/a.o.d"];
         assert_eq!(matching("*.o", &paths), ["a.o", "b.o", ".o"]);
         assert_eq!(matching("lib/*", &paths), ["lib/a.o", "lib/a.o.d"]);
@@ -174,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_take_any_number_of_components() {
+    fn double_star_matches_any_number_of_components() {
         let paths = ["a.o", "lib", "lib/a.o", "lib/x/a.o", "lib/x/y/a.o", "/lib/a.o"];
         assert_eq!(matching("**/a.o", &paths), ["a.o", "lib/a.o", "lib/x/a.o", "lib/x/y/a.o", "/lib/a.o"]);
         assert_eq!(matching("lib/**", &paths), ["lib/a.o", "lib/x/a.o", "lib/x/y/a.o"]);
@@ -183,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn question_marks_and_classes_take_one_letter() {
+    fn question_mark_and_class_match_one_character() {
         let paths = ["a1", "b2", "c-", "c]", "ä1", "a", "a12"];
         assert_eq!(matching("?1", &paths), ["a1", "ä1"]);
         assert_eq!(matching("[ab][0-9]", &paths), ["a1", "b2"]);
@@ -195,20 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn an_open_bracket_stands_for_itself() {
+    fn unclosed_bracket_is_literal() {
         assert_eq!(matching("a[b*", &["a[b", "a[bc", "ab"]), ["a[b", "a[bc"]);
         assert_eq!(matching("a[", &["a["]), ["a["]);
         assert_eq!(matching("a[!]", &["a[!]"]), ["a[!]"]);
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_letters() {
+    fn non_utf8_bytes_are_characters() {
         let glob = Glob::new(b"\xff?.o").unwrap();
         assert!(glob.matches(b"\xff\xfe.o") && !glob.matches(b"\xfe\xfe.o"));
     }
 
     #[test]
-    fn many_stars_take_no_exponential_time() {
+    fn many_stars_do_not_take_exponential_time() {
         let pattern = "*a".repeat(200) + "b";
         assert!(matching(&pattern, &[&"a".repeat(2000)]).is_empty());
     }

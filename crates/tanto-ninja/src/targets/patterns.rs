@@ -9,9 +9,8 @@ use crate::ids::NodeId;
 use crate::suggest;
 use crate::targets::glob::Glob;
 
-/// Which outputs an argument names.
 enum Pattern {
-    /// Those below a directory.
+    /// All outputs below a directory.
     Below(Vec<u8>),
     Glob(Glob),
 }
@@ -36,8 +35,7 @@ impl Pattern {
     }
 }
 
-/// The outputs that an argument matches, which is no node's name, in the order of the manifest. It may be relative to
-/// `builddir`, unless that is empty.
+/// The outputs that match an argument, in manifest order. It may be relative to `builddir`, unless that is empty.
 pub(super) fn matching(graph: &Graph<'_>, builddir: &[u8], arg: &[u8]) -> Result<Vec<NodeId>> {
     let path = canonical(arg);
     let is_dir = arg.ends_with(b"/");
@@ -63,19 +61,19 @@ fn outputs(graph: &Graph<'_>, pattern: &Pattern) -> Vec<NodeId> {
     all(graph).filter(|&node| pattern.matches(graph.path(node))).collect()
 }
 
-/// The group `DIR/all`, which CMake writes for each directory: beside what it groups, `DIR/install` and `DIR/edit_cache`
-/// lie in the directory.
+/// CMake's `DIR/all`. It is preferred to all outputs below the directory, which include `DIR/install` and
+/// `DIR/edit_cache`.
 fn group_of(graph: &Graph<'_>, dir: &[u8]) -> Option<NodeId> {
     let node = graph.lookup(&[dir, b"all"].concat())?;
     graph.in_edge(node).filter(|&edge| graph.edge(edge).is_phony()).map(|_| node)
 }
 
-/// All outputs, in the order of the manifest.
+/// All outputs, in manifest order.
 fn all(graph: &Graph<'_>) -> impl Iterator<Item = NodeId> {
     graph.edges().flat_map(|edge| edge.outs).copied()
 }
 
-/// The directories that outputs lie in, and those around them; each once, in the order of the manifest.
+/// All directories and parent directories of outputs, without duplicates, in manifest order.
 fn directories<'t>(graph: &Graph<'t>) -> Vec<&'t [u8]> {
     let mut seen: Set<&[u8]> = Set::default();
     let mut directories = Vec::new();
@@ -108,7 +106,7 @@ fn no_match(graph: &Graph<'_>, arg: &[u8], path: &[u8]) -> Error {
     Error::new(&[b"unknown target '", arg, b"': no output matches", &meant])
 }
 
-/// The globs `DIR/*.SUFFIX` of all outputs, each once, in the order of the manifest.
+/// The globs `DIR/*.SUFFIX` of all outputs, without duplicates, in manifest order.
 fn by_suffix(graph: &Graph<'_>) -> Vec<Vec<u8>> {
     let mut seen: Set<Vec<u8>> = Set::default();
     let glob = |node| {
@@ -132,8 +130,7 @@ mod tests {
         build star*: r\nbuild tool: r | lib\nbuild cm/x: r\nbuild cm/y: r\nbuild cm/all: phony cm/x\n\
         build ../up.o: r\nbuild /abs/z: r\n";
 
-    /// The paths that these arguments name, or the error.
-    fn named(manifest: &str, args: &[&str]) -> std::result::Result<Vec<String>, String> {
+    fn collect(manifest: &str, args: &[&str]) -> std::result::Result<Vec<String>, String> {
         let disk = VirtualDisk::new();
         disk.put("build.ninja", manifest);
         let arena = Arena::new();
@@ -147,66 +144,69 @@ mod tests {
         }
     }
 
-    fn good(args: &[&str]) -> Vec<String> {
-        named(MANIFEST, args).unwrap()
+    fn resolve(args: &[&str]) -> Vec<String> {
+        collect(MANIFEST, args).unwrap()
     }
 
-    fn bad(arg: &str) -> String {
-        named(MANIFEST, &[arg]).unwrap_err()
+    fn resolve_error(arg: &str) -> String {
+        collect(MANIFEST, &[arg]).unwrap_err()
     }
 
     #[test]
-    fn a_directory_names_what_is_made_below_it() {
-        assert_eq!(good(&["lib/sub"]), ["lib/sub/b.o"]);
-        assert_eq!(good(&["./lib//sub/../sub/"]), ["lib/sub/b.o"]);
-        assert_eq!(good(&["gen/", "out"]), ["out/gen/t.h", "out/gen/t.h"]);
-        assert_eq!(good(&["/abs/"]), ["/abs/z"]);
-        assert_eq!(good(&[".."]), ["../up.o"]);
+    fn directory_matches_outputs_below_it() {
+        assert_eq!(resolve(&["lib/sub"]), ["lib/sub/b.o"]);
+        assert_eq!(resolve(&["./lib//sub/../sub/"]), ["lib/sub/b.o"]);
+        assert_eq!(resolve(&["gen/", "out"]), ["out/gen/t.h", "out/gen/t.h"]);
+        assert_eq!(resolve(&["/abs/"]), ["/abs/z"]);
+        assert_eq!(resolve(&[".."]), ["../up.o"]);
         let without = MANIFEST.replace(" | lib\n", "\n");
-        assert_eq!(named(&without, &["lib/"]).unwrap(), ["lib/a.o", "lib/a.map", "lib/sub/b.o"]);
-        let relative = named(&without, &["."]).unwrap();
+        assert_eq!(collect(&without, &["lib/"]).unwrap(), ["lib/a.o", "lib/a.map", "lib/sub/b.o"]);
+        let relative = collect(&without, &["."]).unwrap();
         assert!(relative.contains(&"libs".to_owned()) && !relative.iter().any(|path| path.starts_with(['.', '/'])));
     }
 
     #[test]
-    fn a_node_goes_before_a_pattern() {
-        assert_eq!(good(&["lib"]), ["lib"]);
-        assert_eq!(good(&["lib/"]), ["lib"], "ninja drops the slash");
-        assert_eq!(good(&["star*"]), ["star*"]);
-        assert_eq!(good(&["src/a.c^"]), ["lib/a.o"]);
+    fn node_takes_precedence_over_pattern() {
+        assert_eq!(resolve(&["lib"]), ["lib"]);
+        assert_eq!(resolve(&["lib/"]), ["lib"], "ninja drops the slash");
+        assert_eq!(resolve(&["star*"]), ["star*"]);
+        assert_eq!(resolve(&["src/a.c^"]), ["lib/a.o"]);
     }
 
     #[test]
-    fn the_group_of_a_directory_stands_for_it() {
-        assert_eq!(good(&["cm/"]), ["cm/all"]);
-        assert_eq!(good(&["cm/*"]), ["cm/x", "cm/y", "cm/all"]);
+    fn directory_with_an_all_target_resolves_to_it() {
+        assert_eq!(resolve(&["cm/"]), ["cm/all"]);
+        assert_eq!(resolve(&["cm/*"]), ["cm/x", "cm/y", "cm/all"]);
         let other = MANIFEST.replace("build cm/all: phony cm/x", "build cm/all: r cm/x");
-        assert_eq!(named(&other, &["cm/"]).unwrap(), ["cm/x", "cm/y", "cm/all"], "no group");
+        assert_eq!(collect(&other, &["cm/"]).unwrap(), ["cm/x", "cm/y", "cm/all"], "no group");
     }
 
     #[test]
-    fn a_glob_names_what_it_matches() {
-        assert_eq!(good(&["lib/*.o", "tool"]), ["lib/a.o", "tool"]);
-        assert_eq!(good(&["lib/**/*.o"]), ["lib/a.o", "lib/sub/b.o"]);
-        assert_eq!(good(&["l*/"]), ["lib/a.o", "lib/a.map", "lib/sub/b.o"]);
-        assert_eq!(good(&["gen/?.h"]), ["out/gen/t.h"]);
-        assert_eq!(good(&["src/[ab].c", "x"].map(|_| "lib/[a-b].map")), ["lib/a.map", "lib/a.map"]);
+    fn glob_matches_outputs() {
+        assert_eq!(resolve(&["lib/*.o", "tool"]), ["lib/a.o", "tool"]);
+        assert_eq!(resolve(&["lib/**/*.o"]), ["lib/a.o", "lib/sub/b.o"]);
+        assert_eq!(resolve(&["l*/"]), ["lib/a.o", "lib/a.map", "lib/sub/b.o"]);
+        assert_eq!(resolve(&["gen/?.h"]), ["out/gen/t.h"]);
+        assert_eq!(resolve(&["src/[ab].c", "x"].map(|_| "lib/[a-b].map")), ["lib/a.map", "lib/a.map"]);
     }
 
     #[test]
-    fn what_matches_nothing_is_an_error_that_helps() {
-        assert_eq!(bad("*.o"), "unknown target '*.o': no output matches, did you mean '**/*.o'?");
-        assert_eq!(bad("lub/*.o"), "unknown target 'lub/*.o': no output matches, did you mean 'lib/*.o'?");
-        assert_eq!(bad("src/*.c"), "unknown target 'src/*.c': no output matches");
-        assert_eq!(bad("./lib/su/"), "unknown target './lib/su/': nothing is made below it, did you mean 'lib/sub/'?");
-        assert_eq!(bad("lib/su"), "unknown target 'lib/su', did you mean 'lib/sub'?");
-        assert_eq!(bad("nothing/"), "unknown target 'nothing/': nothing is made below it");
-        assert!(bad("lib/*.c^").starts_with("unknown target 'lib/*.c^': no output matches"));
-        assert_eq!(bad(""), "empty path");
+    fn unmatched_argument_gets_a_suggestion() {
+        assert_eq!(resolve_error("*.o"), "unknown target '*.o': no output matches, did you mean '**/*.o'?");
+        assert_eq!(resolve_error("lub/*.o"), "unknown target 'lub/*.o': no output matches, did you mean 'lib/*.o'?");
+        assert_eq!(resolve_error("src/*.c"), "unknown target 'src/*.c': no output matches");
+        assert_eq!(
+            resolve_error("./lib/su/"),
+            "unknown target './lib/su/': nothing is made below it, did you mean 'lib/sub/'?"
+        );
+        assert_eq!(resolve_error("lib/su"), "unknown target 'lib/su', did you mean 'lib/sub'?");
+        assert_eq!(resolve_error("nothing/"), "unknown target 'nothing/': nothing is made below it");
+        assert!(resolve_error("lib/*.c^").starts_with("unknown target 'lib/*.c^': no output matches"));
+        assert_eq!(resolve_error(""), "empty path");
     }
 
     #[test]
-    fn as_ninja_there_are_no_patterns() {
+    fn ninja_has_no_patterns() {
         let disk = VirtualDisk::new();
         disk.put("build.ninja", MANIFEST);
         let arena = Arena::new();

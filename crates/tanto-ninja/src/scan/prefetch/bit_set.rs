@@ -1,10 +1,9 @@
-//! Sets of numbers, a bit each. Does not know what the numbers stand for.
+//! A set of small integers.
 
-/// A set of numbers below a limit.
 pub(super) struct BitSet(Vec<u64>);
 
 impl BitSet {
-    /// None of the numbers below `limit`.
+    /// An empty set for numbers below `limit`.
     pub(super) fn new(limit: usize) -> Self {
         BitSet(vec![0; limit.div_ceil(64)])
     }
@@ -19,7 +18,7 @@ impl BitSet {
         self.0[number / 64] |= 1 << (number % 64);
     }
 
-    /// All numbers, from small to large.
+    /// All numbers in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(|(at, &word)| {
             let mut rest = word;
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_there_in_order() {
+    fn numbers_are_iterated_in_order() {
         let numbers = [0, 1, 63, 64, 127, 130];
         let mut bit_set = BitSet::new(131);
         numbers.iter().rev().for_each(|&number| bit_set.add(number));

@@ -1,5 +1,5 @@
-//! Which edges of a subgraph are clean, with all that is below them: judged edge by edge on several threads, and then in
-//! the subgraph's order. Does not find out why one is not, nor what comes of it: that is the walk's.
+//! Finds the edges that are clean together with everything below them: first each edge by itself, on several threads,
+//! then in the order of the subgraph.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,31 +18,29 @@ use super::discovered_deps::{DiscoveredDeps, EdgeDeps, MIN_PER_THREAD};
 use super::parallel::{map_chunks, map_indices};
 use super::subgraph::Subgraph;
 
-/// Newer than any file: one that is missing, or could not be asked for, and that nothing makes.
+/// Newer than any file: the mtime of a source that is missing or could not be checked.
 const MISSING: Mtime = Mtime::MAX;
 
-/// What was found out about a subgraph.
 pub(super) struct CleanEdges {
-    /// By place in the subgraph: the edge, and all below it, needs no second look.
+    /// By position in the subgraph: the edge and everything below it is clean.
     pub(super) clean: Vec<bool>,
-    /// The deps log knows what some edge read, but the edge's output is newer.
+    /// Some deps record is older than its output.
     pub(super) any_stale_deps: bool,
 }
 
-/// A subgraph whose files are known.
 pub(super) struct CleanCheck<'s, 't, 'l> {
     subgraph: &'s Subgraph,
     discovered: &'s DiscoveredDeps<'l>,
     dirty_inputs: DirtyInputs<'s, 't>,
-    /// By number in the deps log.
+    /// By id in the deps log.
     mtimes: Vec<Mtime>,
-    /// The newest of `mtimes`.
+    /// The maximum of `mtimes`.
     newest: Mtime,
     any_stale_deps: AtomicBool,
 }
 
 impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
-    /// `nodes` are the files by their numbers in the deps log.
+    /// `nodes` maps ids in the deps log to nodes.
     pub(super) fn new(
         subgraph: &'s Subgraph,
         discovered: &'s DiscoveredDeps<'l>,
@@ -61,7 +59,6 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
         CleanCheck { subgraph, discovered, dirty_inputs, mtimes, newest, any_stale_deps: AtomicBool::new(false) }
     }
 
-    /// Judges all edges.
     pub(super) fn run(&self, nodes: &[NodeId], threads: ThreadLimit) -> CleanEdges {
         let count = self.subgraph.edges.len();
         let mut good =
@@ -78,7 +75,7 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
         CleanEdges { clean, any_stale_deps: self.any_stale_deps.load(Ordering::Relaxed) }
     }
 
-    /// Is the edge clean if all that it needs is, and if its command is what it was?
+    /// Returns whether the edge is clean if all its inputs are clean and its command is unchanged.
     fn is_locally_clean(&self, place: usize) -> Result<bool> {
         let id = self.subgraph.edges[place];
         let edge = self.dirty_inputs.graph.edge(id);
@@ -104,12 +101,13 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
         self.outputs_clean(id, newest, deps)
     }
 
-    /// Is it a file that is not there, or could not be asked for, and that nothing makes?
+    /// Returns whether the node is a source that is missing or could not be checked.
     fn is_missing(&self, node: NodeId) -> bool {
         !self.dirty_inputs.files.exists(node) && self.dirty_inputs.graph.in_edge(node).is_none()
     }
 
-    /// Against the newest of all files that any edge reads, and where that does not do, of those that this one does.
+    /// Compares with the newest file that any edge reads first, which is cheap; then with the newest that this edge
+    /// reads.
     fn outputs_clean(&self, edge: EdgeId, newest: Mtime, deps: Option<Deps<'_>>) -> Result<bool> {
         let Some(deps) = deps else {
             return self.dirty_inputs.all_clean(&mut self.dirty_inputs.check_ignoring_unknown_command(edge, newest)?);
@@ -123,7 +121,7 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
         Ok(output_check.newest != MISSING && self.dirty_inputs.all_clean(&mut output_check)?)
     }
 
-    /// Which edges are clean, if these are good.
+    /// The clean edges, given the locally clean ones.
     fn clean_edges(&self, good: &mut [bool], nodes: &[NodeId]) -> Vec<bool> {
         let graph = self.dirty_inputs.graph;
         let mut validations = self.subgraph.with_validations.iter().flat_map(|&edge| graph.edge(edge).validations);
@@ -138,15 +136,14 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
         if !self.subgraph.with_validations.iter().any(|&edge| graph.edge(edge).validations.iter().any(is_dirty)) {
             return clean;
         }
-        // The walk tells of a validation when it comes to the edge that names it, if that edge is clean or not.
+        // The walk reports dirty validations at the edge that names them, even if that edge is clean.
         for (good, edge) in good.iter_mut().zip(&self.subgraph.edges) {
             *good &= graph.edge(*edge).validations.is_empty();
         }
         self.propagate(good, nodes).0
     }
 
-    /// Which edges are clean, and which nodes are outputs of others, if these edges are good and their validations
-    /// do not matter.
+    /// Propagates dirtiness upwards, ignoring validations. Returns the clean edges and the dirty nodes.
     fn propagate(&self, good: &[bool], nodes: &[NodeId]) -> (Vec<bool>, BitSet) {
         let graph = self.dirty_inputs.graph;
         let mut dirty = BitSet::new(graph.node_count());
@@ -173,13 +170,12 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
     }
 }
 
-/// The mtime of the newest of them.
 pub(super) fn newest_of(files: &FileStates, nodes: &[NodeId]) -> Mtime {
     nodes.iter().map(|&node| files.mtime(node)).max().unwrap_or(NO_INPUT)
 }
 
-/// Gives groups that are no files the mtimes of their newest members. False of those that are not clean: it has to be
-/// taken back.
+/// Gives missing phony outputs the newest mtime of their inputs. Returns them with the position of their edge; the
+/// caller resets those of dirty edges.
 pub(super) fn set_phony_mtimes(
     graph: &GraphView<'_>,
     subgraph: &Subgraph,

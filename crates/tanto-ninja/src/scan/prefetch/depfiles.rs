@@ -1,5 +1,5 @@
-//! Depfiles of edges without `deps`, which each build reads anew: here before the walk, on several threads. Does not
-//! know what is wrong with one that cannot be used: the walk reads that again, and tells.
+//! Reads the depfiles of edges without `deps` on several threads. Depfiles with errors are left to the walk, which
+//! reports them.
 
 use tanto_sys::threads::ThreadLimit;
 
@@ -13,23 +13,21 @@ use crate::ids::{EdgeId, NodeId};
 use super::super::state::EdgeStates;
 use super::parallel::map_indices;
 
-/// So many are read before what they name gets nodes. Smaller, threads are started extra often; larger, extra depfiles
-/// hold the paths of discovered that all of them name.
+/// The number of depfiles read before their paths become nodes. A smaller batch starts threads more often; a larger one
+/// holds more copies of the paths of common headers.
 const BATCH: usize = 256;
 
-/// For so many depfiles another thread is started. Smaller, its start costs extra than it saves; larger, some dozens of
-/// long ones are read one after the other.
+/// The number of depfiles that justify another thread. With fewer, starting it costs more than it saves.
 const MIN_PER_THREAD: usize = 8;
 
-/// What a depfile names.
 #[derive(Clone)]
 enum DepfileInput {
     Node(NodeId),
-    /// Nobody has named it before.
+    /// A path without a node.
     Path(Vec<u8>),
 }
 
-/// Reads the depfiles of these edges. Those that can be used are what the edges read from now on.
+/// Reads the depfiles of these edges and stores their inputs.
 pub(super) fn prefetch_depfiles<'t>(
     graph: &mut Graph<'t>,
     disk: &dyn Disk,
@@ -51,7 +49,7 @@ pub(super) fn prefetch_depfiles<'t>(
     }
 }
 
-/// What the edge's depfile names; None if the walk would not use it.
+/// Returns the inputs in the edge's depfile, or `None` if the walk would not use it.
 fn ins(graph: &GraphView<'_>, disk: &dyn Disk, edge: EdgeId) -> Option<Vec<DepfileInput>> {
     let path = graph.binding(edge, b"depfile", Escape::None).ok()?;
     let text = disk.read(&path).ok()?;
@@ -67,7 +65,7 @@ fn ins(graph: &GraphView<'_>, disk: &dyn Disk, edge: EdgeId) -> Option<Vec<Depfi
     Some(found.ins.iter().map(AsRef::as_ref).map(named).collect())
 }
 
-/// Does it name the edge's first output first, and no other output that is not the edge's?
+/// Returns whether the depfile names the edge's first output first, and only outputs of the edge.
 fn is_for(graph: &GraphView<'_>, edge: EdgeId, found: &Depfile<'_>) -> bool {
     let outs = graph.edge(edge).outs;
     let Some((first, others)) = found.outs.split_first() else { return false };

@@ -1,5 +1,4 @@
-//! What the edges of a subgraph read by their own account: the deps log's records, walked where they lie. Does not look at
-//! files.
+//! Looks up the discovered inputs of all edges in a subgraph, reading deps log records in place.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -15,42 +14,39 @@ use super::super::state::EdgeStates;
 use super::parallel::map_indices;
 use super::subgraph::Subgraph;
 
-/// What is known of an edge's discovered inputs.
+/// An edge's discovered inputs.
 #[derive(Clone, Copy, Default)]
 pub(super) enum EdgeDeps<'l> {
-    /// A record is missing, or something is wrong: only the walk can tell.
+    /// A record is missing or invalid; left to the walk.
     #[default]
     Unknown,
-    /// It has none.
+    /// The edge has neither `deps` nor a depfile.
     None,
-    /// By a depfile that was not read yet.
+    /// In a depfile that was not read yet.
     Unread,
-    /// By a depfile that was.
+    /// From a depfile.
     Listed(&'l [NodeId]),
-    /// By the deps log.
+    /// From the deps log.
     Logged(Deps<'l>),
 }
 
-/// For so many edges another thread is started. Smaller, its start costs extra than it saves; larger, middling builds
-/// are judged by one.
+/// The number of edges that justify another thread. With fewer, starting it costs more than it saves.
 pub(super) const MIN_PER_THREAD: usize = 512;
 
-/// Of a file, by its number in the deps log: some edge reads it, and none makes it.
+/// Mark of a deps log id: read by some edge, made by none.
 const SOURCE: u8 = 1;
-/// Some edge reads it, and one makes it.
+/// Read by some edge, made by another.
 const GENERATED: u8 = 2;
 
-/// The discovered inputs of a subgraph's edges.
 pub(super) struct DiscoveredDeps<'l> {
-    /// By place in the subgraph.
+    /// By position in the subgraph.
     pub(super) edges: Vec<EdgeDeps<'l>>,
-    /// By number in the deps log; made when the first record is found.
+    /// By deps log id; allocated for the first record.
     marks: OnceLock<Vec<AtomicU8>>,
-    /// EdgeStates, and what they read though the subgraph's order has nothing that makes it, or not before them.
+    /// Edges with a discovered input that is made later in the order, or by an edge outside it.
     pub(super) misordered: Vec<(EdgeId, NodeId)>,
 }
 
-/// What is needed to look them up.
 pub(super) struct DepsLookup<'s, 't, 'l> {
     pub(super) graph: &'s GraphView<'t>,
     pub(super) known: &'s EdgeStates<'l>,
@@ -59,7 +55,6 @@ pub(super) struct DepsLookup<'s, 't, 'l> {
 }
 
 impl<'l> DepsLookup<'_, '_, 'l> {
-    /// Looks up what all edges of the subgraph read.
     pub(super) fn all(&self, threads: ThreadLimit) -> DiscoveredDeps<'l> {
         let mut discovered = DiscoveredDeps { edges: Vec::new(), marks: OnceLock::new(), misordered: Vec::new() };
         let misordered = Mutex::new(Vec::new());
@@ -90,7 +85,7 @@ impl<'l> DepsLookup<'_, '_, 'l> {
         if !self.graph.flag(id, b"depfile")? {
             return Ok(EdgeDeps::None);
         }
-        // What else an edge with a dyndep file reads is known only after that.
+        // More inputs of an edge with a dyndep file become known when that is loaded.
         let needs_walk = edge.is_phony() || edge.dyndep.is_some();
         Ok(match self.known.prefetched_depfile(id) {
             Some(ins) => EdgeDeps::Listed(ins),
@@ -99,7 +94,7 @@ impl<'l> DepsLookup<'_, '_, 'l> {
         })
     }
 
-    /// Marks the files, and says which of them are made too misordered.
+    /// Marks the inputs and returns those that are made too late in the order.
     fn misordered<'s>(
         &'s self,
         marks: &'s [AtomicU8],
@@ -114,7 +109,7 @@ impl<'l> DepsLookup<'_, '_, 'l> {
         deps.numbers().filter(move |&number| is_misordered(number)).map(|number| self.log.nodes()[number as usize])
     }
 
-    /// Notes what the file is, which nobody has done before, or somebody does right now.
+    /// Sets the mark of a file. Concurrent calls store the same value.
     #[cold]
     fn is_generated(&self, mark: &AtomicU8, number: u32) -> bool {
         let is_generated = self.graph.in_edge(self.log.nodes()[number as usize]).is_some();
@@ -128,14 +123,14 @@ impl<'l> DepsLookup<'_, '_, 'l> {
     }
 }
 
-/// Are all of them known to be read, and made by no edge? Most are: to see that costs less than to look at each.
+/// Fast path: most headers are sources that were marked before.
 fn all_are_sources(marks: &[AtomicU8], deps: Deps<'_>) -> bool {
     let is_plain = |number: u32| marks.get(number as usize).is_some_and(|mark| mark.load(Ordering::Relaxed) == SOURCE);
     deps.numbers().fold(true, |plain, number| plain & is_plain(number))
 }
 
 impl DiscoveredDeps<'_> {
-    /// EdgeStates whose depfiles are to be read.
+    /// Edges whose depfiles must be read.
     pub(super) fn unread(&self, subgraph: &Subgraph) -> Vec<EdgeId> {
         let unread = self.edges.iter().zip(&subgraph.edges).filter(|(found, _)| matches!(found, EdgeDeps::Unread));
         unread.map(|(_, &edge)| edge).collect()
@@ -145,17 +140,15 @@ impl DiscoveredDeps<'_> {
         self.marks.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The numbers, in the deps log, of all files that are read; from small to large.
+    /// The deps log ids of all files read, in ascending order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
         (0..).zip(self.marks()).filter(|(_, mark)| mark.load(Ordering::Relaxed) != 0).map(|(number, _)| number)
     }
 
-    /// All files that are read.
     pub(super) fn nodes<'s>(&'s self, log: &'s DepsLog) -> impl Iterator<Item = NodeId> + 's {
         self.numbers().map(|number| log.nodes()[number as usize])
     }
 
-    /// Does an edge make the file of this number?
     #[inline]
     pub(super) fn is_generated(&self, number: u32) -> bool {
         self.marks().get(number as usize).is_some_and(|mark| mark.load(Ordering::Relaxed) == GENERATED)

@@ -1,38 +1,37 @@
-//! Work shared by several threads, which end before it is done. Does not know the work.
+//! Maps a function over index ranges with several threads, which end before the call returns.
 
 use tanto_sys::machine::cpu;
 use tanto_sys::threads::{ThreadLimit, map_parallel};
 
-/// The map_indices to `0..count`, in this order. For each `worth` of them another thread is started; that many at most a
-/// thread takes at a time.
+/// Returns the results for `0..count` in order. Uses a thread for each `per_thread` items, in chunks of at most that many.
 pub(super) fn map_indices<A: Default + Clone + Send>(
     threads: ThreadLimit,
-    worth: usize,
+    per_thread: usize,
     count: usize,
     work: impl Fn(usize) -> A + Sync,
 ) -> Vec<A> {
-    map_chunks(threads, worth, count, |first, map_indices| {
-        map_indices.iter_mut().zip(first..).for_each(|(answer, index)| *answer = work(index));
+    map_chunks(threads, per_thread, count, |first, results| {
+        results.iter_mut().zip(first..).for_each(|(result, index)| *result = work(index));
     })
 }
 
-/// As `map_indices`, for one who does better with several at a time: is given the first one's number, and places for them.
+/// Like `map_indices`, but passes whole chunks: the first index and the slots for the results.
 pub(super) fn map_chunks<A: Default + Clone + Send>(
     threads: ThreadLimit,
-    worth: usize,
+    per_thread: usize,
     count: usize,
     work: impl Fn(usize, &mut [A]) + Sync,
 ) -> Vec<A> {
-    let crew = match threads {
+    let workers = match threads {
         ThreadLimit::Auto => cpu::count(),
         ThreadLimit::AtMost(most) => most.get(),
     };
-    let crew = crew.min(count / worth).max(1);
-    let piece = (count / crew).clamp(1, worth);
-    let mut map_indices = vec![A::default(); count];
-    let map_chunks: Vec<_> = map_indices.chunks_mut(piece).enumerate().collect();
-    map_parallel(crew, map_chunks, |(number, map_indices)| work(number * piece, map_indices));
-    map_indices
+    let workers = workers.min(count / per_thread).max(1);
+    let chunk = (count / workers).clamp(1, per_thread);
+    let mut results = vec![A::default(); count];
+    let chunks: Vec<_> = results.chunks_mut(chunk).enumerate().collect();
+    map_parallel(workers, chunks, |(number, results)| work(number * chunk, results));
+    results
 }
 
 #[cfg(test)]
@@ -48,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_order() {
+    fn results_are_in_order() {
         for count in [0, 1, 511, 512, 513, 10_000] {
             for threads in [ThreadLimit::ONE, at_most(3), at_most(40), ThreadLimit::Auto] {
                 assert!(
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_threads_as_are_worth_while_work_at_once() {
+    fn threads_run_concurrently() {
         for (threads, count, expected) in [(2, 1023, 1), (2, 1024, 2), (3, 4000, 3), (9, 2048, 4)] {
             let seen = Mutex::new(HashSet::new());
             map_indices(at_most(threads), 512, count, |_| {

@@ -1,5 +1,4 @@
-//! What walks from some targets will come to, as far as manifests and deps log can tell, and in which order it can be
-//! judged. Does not look at files.
+//! The edges and nodes below some targets, as far as manifests and the deps log tell, in an order with producers first.
 
 use crate::graph::GraphView;
 use crate::hash::Map;
@@ -8,30 +7,28 @@ use crate::ids::{EdgeId, NodeId};
 use super::super::state::{EdgeStates, FileStates};
 use super::bit_set::BitSet;
 
-/// An edge's rank while its inputs are being visited.
+/// Rank of an edge whose inputs are being visited.
 const IN_STACK: u32 = u32::MAX;
 
-/// Inputs that edges have beside those of the manifest.
+/// Discovered inputs, by edge.
 pub(super) type ExtraInputs = Map<EdgeId, Vec<NodeId>>;
 
-/// FileStates and edges below some targets.
 pub(super) struct Subgraph {
-    /// EdgeStates that no walk has come to yet, each behind all that make its inputs.
+    /// Edges not visited by any walk yet, each after the producers of its inputs.
     pub(super) edges: Vec<EdgeId>,
-    /// The targets, and inputs, outputs and validations of all edges.
+    /// The targets, and the inputs, outputs and validations of all edges.
     pub(super) nodes: BitSet,
-    /// By edge: its place in `edges`, counted from 1; 0 where it has none.
+    /// By edge: its position in `edges` plus 1, or 0.
     ranks: Vec<u32>,
-    /// Outputs, among the inputs, of which an earlier walk found that they are to be built.
+    /// Inputs that an earlier walk found dirty.
     pub(super) dirty_outputs: Vec<NodeId>,
-    /// EdgeStates with validations.
     pub(super) with_validations: Vec<EdgeId>,
-    /// There is a cycle, or a dyndep file that has not been loaded: only a walk can tell what comes of it.
+    /// There is a cycle or an unloaded dyndep file, so only a walk can decide.
     pub(super) needs_walk: bool,
 }
 
 impl Subgraph {
-    /// What walks from `targets` come to, after those walks by which `files` and `edges` are known.
+    /// Skips edges that earlier walks, with states `files` and `edges`, have finished.
     pub(super) fn new(
         graph: &GraphView<'_>,
         files: &FileStates,
@@ -53,13 +50,12 @@ impl Subgraph {
         visit.subgraph
     }
 
-    /// Does the edge stand before this place?
     #[inline]
     pub(super) fn is_before(&self, edge: EdgeId, place: usize) -> bool {
         (1..=place).contains(&(self.ranks[edge.index()] as usize))
     }
 
-    /// A discovered input is in the subgraph, too.
+    /// Adds a discovered input.
     pub(super) fn add(&mut self, graph: &GraphView<'_>, files: &FileStates, edges: &EdgeStates<'_>, node: NodeId) {
         if self.nodes.has(node.index()) {
             return;
@@ -71,11 +67,10 @@ impl Subgraph {
     }
 }
 
-/// An edge whose inputs are being visited.
 struct Frame<'s> {
     edge: EdgeId,
     rest: &'s [NodeId],
-    /// What comes after `rest`.
+    /// Visited after `rest`.
     extra: &'s [NodeId],
 }
 
@@ -110,7 +105,7 @@ impl<'s, 't: 's> SubgraphBuilder<'s, 't> {
         }
     }
 
-    /// An output is in the subgraph's set only when its edge is left: whatever is there needs no second look.
+    /// An output enters the set only when its edge is left, so a node in the set needs no second visit.
     fn visit(&mut self, node: NodeId) {
         if self.subgraph.nodes.has(node.index()) {
             return;

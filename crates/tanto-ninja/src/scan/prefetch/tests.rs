@@ -1,4 +1,4 @@
-//! Tests: what a look ahead finds out before there is a walk.
+//! Tests of the prefetch without a walk.
 
 use std::fmt::Write;
 
@@ -30,12 +30,12 @@ build out: link group c.o
 build last: link out
 ";
 
-/// A tree that was built whole, after which `change` came, looked at with these hashes known.
-fn look<R>(change: impl FnOnce(&mut VirtualDisk), known: &[u64], ask: impl FnOnce(&Scan<'_, '_>) -> R) -> R {
-    look_with(MANIFEST, change, known, ask)
+/// Prefetches a tree that was built completely and then changed, with these command hashes known.
+fn prefetch<R>(change: impl FnOnce(&mut VirtualDisk), known: &[u64], ask: impl FnOnce(&Scan<'_, '_>) -> R) -> R {
+    prefetch_with(MANIFEST, change, known, ask)
 }
 
-fn look_with<R>(
+fn prefetch_with<R>(
     manifest: &str,
     change: impl FnOnce(&mut VirtualDisk),
     known: &[u64],
@@ -77,9 +77,9 @@ fn look_with<R>(
     ask(&scan)
 }
 
-/// Outputs of edges by which the walk will pass.
-fn passed_with(change: impl FnOnce(&mut VirtualDisk), known: &[u64]) -> String {
-    look(change, known, |scan| {
+/// The outputs of the edges that the walk will skip.
+fn skipped_with(change: impl FnOnce(&mut VirtualDisk), known: &[u64]) -> String {
+    prefetch(change, known, |scan| {
         let done = scan.graph.edge_ids().filter(|&edge| scan.edges.is_done(edge));
         done.fold(String::new(), |mut text, edge| {
             let _ = write!(text, "{} ", scan.graph.path(scan.graph.edge(edge).outs[0]).escape_ascii());
@@ -88,61 +88,61 @@ fn passed_with(change: impl FnOnce(&mut VirtualDisk), known: &[u64]) -> String {
     })
 }
 
-fn passed(change: impl FnOnce(&mut VirtualDisk)) -> String {
-    passed_with(change, &[])
+fn skipped(change: impl FnOnce(&mut VirtualDisk)) -> String {
+    skipped_with(change, &[])
 }
 
 #[test]
-fn what_is_clean_is_passed_by() {
-    assert_eq!(passed(|_| {}), "made.h a.o b.o c.o group out last ");
+fn clean_edges_are_skipped() {
+    assert_eq!(skipped(|_| {}), "made.h a.o b.o c.o group out last ");
 }
 
 #[test]
-fn what_is_above_a_change_is_not() {
-    assert_eq!(passed(|disk| disk.touch("out")), "made.h a.o b.o c.o group out ");
-    assert_eq!(passed(|disk| disk.touch("a.c")), "made.h b.o c.o ");
-    assert_eq!(passed(|disk| disk.touch("h")), "made.h b.o c.o ");
-    assert_eq!(passed(|disk| disk.touch("h2")), "made.h a.o b.o group ");
-    assert_eq!(passed(|disk| disk.touch("h.in")), "a.o ");
-    assert_eq!(passed(|disk| disk.delete("s")), "made.h a.o b.o c.o ");
-    assert_eq!(passed(|disk| disk.delete("b.o")), "made.h a.o c.o ");
+fn dependents_of_a_change_are_not_skipped() {
+    assert_eq!(skipped(|disk| disk.touch("out")), "made.h a.o b.o c.o group out ");
+    assert_eq!(skipped(|disk| disk.touch("a.c")), "made.h b.o c.o ");
+    assert_eq!(skipped(|disk| disk.touch("h")), "made.h b.o c.o ");
+    assert_eq!(skipped(|disk| disk.touch("h2")), "made.h a.o b.o group ");
+    assert_eq!(skipped(|disk| disk.touch("h.in")), "a.o ");
+    assert_eq!(skipped(|disk| disk.delete("s")), "made.h a.o b.o c.o ");
+    assert_eq!(skipped(|disk| disk.delete("b.o")), "made.h a.o c.o ");
 }
 
 #[test]
-fn a_depfile_that_cannot_be_used_is_left_to_the_walk() {
+fn unusable_depfile_is_left_to_the_walk() {
     let others = "made.h a.o b.o group ";
-    assert_eq!(passed(|disk| disk.delete("c.o.d")), others);
-    assert_eq!(passed(|disk| disk.put("c.o.d", "")), others);
-    assert_eq!(passed(|disk| disk.put("c.o.d", "c.o c.c")), others);
-    assert_eq!(passed(|disk| disk.put("c.o.d", "a.o: c.c")), others);
-    assert_eq!(passed(|disk| disk.put("c.o.d", "c.o a.o: c.c")), others);
+    assert_eq!(skipped(|disk| disk.delete("c.o.d")), others);
+    assert_eq!(skipped(|disk| disk.put("c.o.d", "")), others);
+    assert_eq!(skipped(|disk| disk.put("c.o.d", "c.o c.c")), others);
+    assert_eq!(skipped(|disk| disk.put("c.o.d", "a.o: c.c")), others);
+    assert_eq!(skipped(|disk| disk.put("c.o.d", "c.o a.o: c.c")), others);
 }
 
 #[test]
-fn hashes_are_kept_and_used() {
+fn command_hashes_are_cached() {
     let hashes = |known: &[u64]| {
         let hash = |scan: &Scan<'_, '_>, edge| scan.graph.known_command_hash(edge, 7).unwrap_or(0);
-        look(|_| {}, known, |scan| scan.graph.edge_ids().map(|edge| hash(scan, edge)).collect::<Vec<u64>>())
+        prefetch(|_| {}, known, |scan| scan.graph.edge_ids().map(|edge| hash(scan, edge)).collect::<Vec<u64>>())
     };
     let found = hashes(&[]);
     assert_eq!(found.iter().map(|&hash| u8::from(hash != 0)).collect::<Vec<_>>(), [1, 1, 1, 1, 0, 1, 1]);
-    assert_eq!(passed_with(|_| {}, &found), "made.h a.o b.o c.o group out last ");
-    // They are believed.
+    assert_eq!(skipped_with(|_| {}, &found), "made.h a.o b.o c.o group out last ");
+    // Known hashes are trusted.
     let mut wrong = found.clone();
     wrong[5] ^= 1;
-    assert_eq!(passed_with(|_| {}, &wrong), "made.h a.o b.o c.o group ");
+    assert_eq!(skipped_with(|_| {}, &wrong), "made.h a.o b.o c.o group ");
     wrong[5] = 0;
     assert_eq!(hashes(&wrong), found);
 }
 
 #[test]
-fn with_a_dyndep_file_to_come_commands_are_hashed_all_the_same() {
+fn commands_are_hashed_with_a_pending_dyndep_file() {
     let manifest = MANIFEST.replace("link group c.o\n", "link group c.o || dd\n  dyndep = dd\n");
     let hashed = |scan: &Scan<'_, '_>| {
         let is_hashed = |edge| u8::from(scan.graph.known_command_hash(edge, 7).is_some());
         scan.graph.edge_ids().map(is_hashed).collect::<Vec<_>>()
     };
-    assert_eq!(look_with(&manifest, |disk| disk.put("dd", ""), &[], hashed), [1, 1, 1, 1, 0, 1, 1]);
-    // What is missing is made whatever its command was.
-    assert_eq!(look_with(&manifest, |disk| disk.delete("b.o"), &[], hashed), [1, 1, 0, 1, 0, 1, 1]);
+    assert_eq!(prefetch_with(&manifest, |disk| disk.put("dd", ""), &[], hashed), [1, 1, 1, 1, 0, 1, 1]);
+    // A missing output is rebuilt regardless of its command.
+    assert_eq!(prefetch_with(&manifest, |disk| disk.delete("b.o"), &[], hashed), [1, 1, 0, 1, 0, 1, 1]);
 }
