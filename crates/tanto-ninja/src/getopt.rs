@@ -1,51 +1,48 @@
-//! Takes a command line apart as glibc's `getopt_long` does, which is how ninja reads its own and its tools': operands
-//! may stand between flags, letters may be bundled, long names abbreviated. Does not know what a flag does.
+//! Parses command lines like glibc's `getopt_long`, for `ninja` and its tools: operands may precede flags, short flags
+//! may be bundled, long names abbreviated.
 
 pub mod given;
 
 use crate::suggest;
 
-/// A flag that a command line may have.
 pub trait Flag: Sized + 'static {
-    /// Its letter, after one dash.
+    /// The short name.
     fn letter(&self) -> Option<u8>;
 
-    /// Its name, after two dashes.
+    /// The long name.
     fn name(&self) -> Option<&'static str>;
 
-    /// A value follows it.
     fn takes_value(&self) -> bool;
 
-    /// The value may be left out; then it can only be joined to the name, by `=`.
+    /// The value may be omitted; otherwise it must be joined to the name by `=`.
     fn value_is_optional(&self) -> bool {
         false
     }
 
-    /// An abbreviation means it only if no other flag's name begins so: it came after the others.
+    /// The flag is not part of ninja: an abbreviation selects it only if no other flag matches.
     fn gives_way(&self) -> bool {
         false
     }
 }
 
-/// A command line being taken apart.
+/// A parser.
 pub struct Getopt<'a, F: Flag> {
     known: &'static [F],
     args: &'a [Vec<u8>],
-    /// Next argument to look at.
+    /// The index of the next argument.
     next: usize,
-    /// What is left of a bundle of letters.
+    /// The rest of a bundle of short flags.
     bundle: &'a [u8],
     operands: Vec<&'a [u8]>,
     /// The first operand ends the flags.
     posix: bool,
 }
 
-/// What is wrong with a command line, as `getopt_long` words it, without the program's name in front.
+/// An error, worded like `getopt_long`, without the program's name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bad {
-    /// The words of `getopt_long`.
     pub message: Vec<u8>,
-    /// The option that may have been meant, for programs that go on with `, did you mean ...?`.
+    /// A similar option, for a hint.
     meant: Option<&'static str>,
 }
 
@@ -54,29 +51,29 @@ impl Bad {
         Bad { message: parts.concat(), meant: None }
     }
 
-    /// Returns the message, with the option that may have been meant.
+    /// Returns the message with `, did you mean ...?`, if there is a similar option.
     pub fn with_hint(self) -> Vec<u8> {
         let hint = self.meant.map(|meant| format!(", did you mean '--{meant}'?")).unwrap_or_default();
         [&self.message[..], hint.as_bytes()].concat()
     }
 }
 
-/// A flag of the command line, and its value; empty if it has none.
+/// A flag and its value; empty if it has none.
 pub type Found<'a, F> = (&'static F, &'a [u8]);
 
-/// The environment asks for what POSIX wants: the first operand ends the flags.
+/// Returns whether `POSIXLY_CORRECT` is set: then the first operand ends the flags.
 pub fn is_posix() -> bool {
     std::env::var_os("POSIXLY_CORRECT").is_some()
 }
 
 impl<'a, F: Flag> Getopt<'a, F> {
-    /// `args` are those after the program's name. Where `posix`, the first operand ends the flags. Of `known`, long
-    /// names stand in the order in which an ambiguous one lists them; if none has a long name, two dashes begin none.
+    /// `args` excludes the program's name. Ambiguity errors list long names in the order of `known`. If no flag has a
+    /// long name, `--` has no special meaning at the start of an argument.
     pub fn new(known: &'static [F], args: &'a [Vec<u8>], posix: bool) -> Self {
         Getopt { known, args, next: 0, bundle: b"", operands: Vec::new(), posix }
     }
 
-    /// The next flag, or `None` when only operands are left.
+    /// Returns the next flag, or `None` when only operands are left.
     pub fn flag(&mut self) -> Result<Option<Found<'a, F>>, Bad> {
         if !self.bundle.is_empty() {
             return self.letter().map(Some);
@@ -103,17 +100,17 @@ impl<'a, F: Flag> Getopt<'a, F> {
         Ok(None)
     }
 
-    /// The argument that held the last flag or its value, for those who stop at a flag.
+    /// The argument that contained the last flag or its value.
     pub fn last(&self) -> &'a [u8] {
         self.next.checked_sub(1).and_then(|at| self.args.get(at)).map_or(b"", Vec::as_slice)
     }
 
-    /// The arguments not looked at yet.
+    /// The arguments not parsed yet.
     pub fn rest(&self) -> &'a [Vec<u8>] {
         &self.args[self.next..]
     }
 
-    /// What is no flag, in order. Complete when `flag` has said `None`.
+    /// The operands in order. Call after `flag` has returned `None`.
     pub fn into_operands(self) -> Vec<Vec<u8>> {
         self.operands.into_iter().map(<[u8]>::to_vec).collect()
     }
@@ -163,8 +160,8 @@ impl<'a, F: Flag> Getopt<'a, F> {
     }
 }
 
-/// The flag with this long name, or the only one whose name begins with it. `text` is the name with its value, which
-/// is what messages quote.
+/// Finds the flag with this long name, or the only one with this prefix. `text` is the argument with its value, for
+/// messages.
 fn find_long<F: Flag>(known: &'static [F], name: &[u8], text: &[u8]) -> Result<&'static F, Bad> {
     let named = || known.iter().filter_map(|flag| Some((flag, flag.name()?)));
     if let Some((flag, _)) = named().find(|(_, long)| long.as_bytes() == name) {
@@ -194,7 +191,7 @@ mod tests {
 
     struct Small(Option<u8>, Option<&'static str>, bool);
 
-    /// What gives way in these tests.
+    /// Flags that give way.
     const YOUNGER: &[&str] = &["dusk", "later"];
 
     impl Flag for Small {
@@ -230,7 +227,7 @@ mod tests {
         Small(None, Some("maybe"), true),
     ];
 
-    /// Each flag with its value, then the operands.
+    /// Returns each flag with its value, then the operands.
     fn read(known: &'static [Small], line: &str, posix: bool) -> Result<String, String> {
         let args: Vec<Vec<u8>> = line.split(' ').filter(|arg| !arg.is_empty()).map(|arg| arg.into()).collect();
         let mut getopt = Getopt::new(known, &args, posix);

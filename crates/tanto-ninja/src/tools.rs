@@ -1,5 +1,4 @@
-//! Ninja's `-t` tools: the table of them, and what they share. Does not know how the program was started, nor how a
-//! build is run.
+//! Ninja's `-t` tools: their table, and code that they share. To add a tool, add a row to [`TOOLS`].
 
 use std::fmt;
 use std::io::{self, Write};
@@ -30,10 +29,10 @@ mod walk;
 
 use RunAfter::{AfterFlags, AfterLoad, AfterLogs};
 
-/// What must be loaded before a tool runs.
+/// The files that must be loaded before a tool runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunAfter {
-    /// Nothing: the graph is empty.
+    /// No files; the graph is empty.
     AfterFlags,
     /// The manifest.
     AfterLoad,
@@ -41,19 +40,16 @@ pub enum RunAfter {
     AfterLogs,
 }
 
-/// One of the tools.
 pub struct Tool {
-    /// What `-t` calls it.
     pub name: &'static str,
-    /// What `-t list` says of it; `None` hides it.
+    /// `None` hides the tool from `-t list`.
     pub description: Option<&'static str>,
-    /// What it needs.
     pub when: RunAfter,
     run: fn(&mut Context<'_, '_>, &[Vec<u8>]) -> ToolResult,
 }
 
 impl PartialEq for Tool {
-    /// No two tools have one name.
+    /// Names are unique.
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
@@ -67,65 +63,60 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// What the command line says that tools care about.
+/// The command-line options that tools use.
 #[derive(Clone, Default, Debug)]
 pub struct ToolOptions {
-    /// What stands before each message: the name that the program goes by; empty for ninja's.
+    /// The prefix of messages; if empty, `ninja`.
     pub program: &'static str,
-    /// `-n`: say what would be done.
+    /// `-n`: print actions without doing them.
     pub dry_run: bool,
-    /// `-v`.
+    /// `-v`
     pub verbose: bool,
-    /// The argument that named the tool (`clean`, or `-tclean`): usage errors begin with it.
+    /// The argument that named the tool (`clean` or `-tclean`), for usage errors.
     pub called: Vec<u8>,
-    /// The manifest's `builddir`; empty where it sets none, or the tool does not run after the logs.
+    /// The manifest's `builddir`, or empty. Also empty if the tool does not run after the logs.
     pub builddir: Vec<u8>,
-    /// `-f`.
+    /// `-f`
     pub manifest: Vec<u8>,
-    /// Who may read a log.
+    /// For reading the logs.
     pub threads: ThreadLimit,
 }
 
-/// What a tool works on.
 pub struct Context<'c, 't> {
-    /// The manifest's graph. Tools load dyndep files into it.
+    /// Tools load dyndep files into it.
     pub graph: &'c mut Graph<'t>,
-    /// What was built. Empty unless the tool runs after the logs.
+    /// Empty unless the tool runs after the logs.
     pub build_log: &'c BuildLog,
-    /// What compilers read. Empty unless the tool runs after the logs.
+    /// Empty unless the tool runs after the logs.
     pub deps_log: &'c DepsLog,
-    /// The files.
     pub disk: &'c mut dyn Disk,
-    /// The command line.
     pub options: &'c ToolOptions,
-    /// Standard output, buffered.
+    /// Buffered.
     pub out: &'c mut dyn Write,
-    /// Standard error.
     pub err: &'c mut dyn Write,
-    /// Waits until nobody else is building in a build directory (empty: the current one). True if that took a wait:
-    /// what was loaded may have changed. A tool asks before it writes anything there.
+    /// Waits for the lock of a build directory (empty: the current directory). Returns true if it had to wait: then the
+    /// loaded files may have changed. Tools call it before they write.
     pub lock_build_dir: &'c mut dyn FnMut(&[u8]) -> bool,
 }
 
-/// How a run of a tool ended.
+/// The outcome of running a tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToolOutcome {
-    /// With this exit code.
     ExitCode(i32),
-    /// It had to wait for its turn, and has neither written nor printed anything: it is to be run again on what is
-    /// there now.
+    /// The tool waited for the lock, and has not written or printed anything. The caller must load the files again and
+    /// run the tool again.
     Rerun,
 }
 
-/// Why a tool ended early.
+/// The reason a tool ended early.
 enum ToolError {
     /// See `ToolOutcome::Rerun`.
     Rerun,
     /// `ninja: error: ...` or `ninja: fatal: ...`
     Error(Error),
-    /// The tool's usage goes to standard output.
+    /// Print this usage on standard output.
     Usage(&'static str),
-    /// Standard output or error failed.
+    /// Writing to standard output or error failed.
     Io(io::Error),
 }
 
@@ -184,7 +175,6 @@ const fn tool(
     Tool { name, description: Some(description), when, run }
 }
 
-/// The tool of this name.
 pub fn find(name: &[u8]) -> Result<&'static Tool> {
     if let Some(tool) = TOOLS.iter().find(|tool| tool.name.as_bytes() == name) {
         return Ok(tool);
@@ -193,7 +183,7 @@ pub fn find(name: &[u8]) -> Result<&'static Tool> {
     Err(Error::fatal(&[b"unknown tool '", name, b"'", &meant]))
 }
 
-/// What `-t list` prints.
+/// The output of `-t list`.
 pub fn list() -> String {
     let line = |tool: &Tool| tool.description.map(|text| format!("{:>11}  {text}\n", tool.name));
     let lines: String = TOOLS.iter().filter_map(line).collect();
@@ -201,18 +191,16 @@ pub fn list() -> String {
 }
 
 impl Tool {
-    /// It writes nothing, neither logs nor anything else.
     pub fn is_read_only(&self) -> bool {
         !matches!(self.name, "clean" | "cleandead" | "recompact" | "restat")
     }
 
-    /// It answers as long as somebody asks.
+    /// The tool runs until it is killed.
     pub fn is_server(&self) -> bool {
         self.name == "browse"
     }
 
-    /// Runs the tool; its messages are written. An error is standard output's or standard error's (a closed pipe, a
-    /// full disk).
+    /// Runs the tool and prints its messages. Errors are those of standard output or error, such as a closed pipe.
     pub fn run(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> io::Result<ToolOutcome> {
         let ended = match (self.run)(context, args) {
             Ok(code) => ToolOutcome::ExitCode(code),
@@ -235,12 +223,12 @@ impl<'t> Context<'_, 't> {
         Ok(ToolOutcome::ExitCode(1))
     }
 
-    /// To be called before the first byte is written below `builddir`, and before anything is printed.
+    /// Must be called before anything is printed, or written below `builddir`.
     fn before_writing(&mut self, builddir: &[u8]) -> std::result::Result<(), ToolError> {
         if (self.lock_build_dir)(builddir) { Err(ToolError::Rerun) } else { Ok(()) }
     }
 
-    /// A line on standard error, behind everything printed so far.
+    /// Prints a line on standard error after flushing standard output.
     fn print_message(&mut self, level: &[u8], text: &[u8]) -> io::Result<()> {
         self.out.flush()?;
         let program = if self.options.program.is_empty() { "ninja" } else { self.options.program };
@@ -271,21 +259,20 @@ impl<'t> Context<'_, 't> {
         targets::collect_targets(self.graph, self.hints(), args)
     }
 
-    /// The name of an edge's rule.
     fn rule_name(&self, edge: EdgeId) -> &'t [u8] {
         self.graph.rule_name(self.graph.edge(edge).rule)
     }
 }
 
-/// A tool's flags. `-h` asks for the usage in every tool.
+/// A tool's flags. `-h` prints the usage of every tool.
 struct Flags {
     known: &'static [Plain],
-    /// Printed for `-h` and after a mistake.
+    /// Printed for `-h` and after an error.
     usage: &'static str,
 }
 
 impl Flags {
-    /// Reads the arguments. A mistake is reported as `getopt` does, by the name the tool was called.
+    /// Reports errors like `getopt`, prefixed with the argument that named the tool.
     fn parse(&self, context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> std::result::Result<Given, ToolError> {
         match Given::read(self.known, args) {
             Ok(given) if given.has("h") => Err(ToolError::Usage(self.usage)),

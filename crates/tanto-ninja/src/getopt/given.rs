@@ -1,36 +1,32 @@
-//! Which of a few flags were given, for tools and commands that need no more than that. Does not know what they mean.
+//! Collects flags without further meaning, for tools and commands.
 
 use super::{Bad, Flag, Getopt, is_posix};
 
-/// A flag that is no more than its letter, its name or both.
+/// A flag with a short name, a long name or both.
 pub struct Plain {
     letter: Option<u8>,
     name: Option<&'static str>,
     takes_value: bool,
 }
 
-/// A flag with a letter alone.
 pub const fn letter(letter: u8) -> Plain {
     Plain { letter: Some(letter), name: None, takes_value: false }
 }
 
-/// A flag with a long name alone.
 pub const fn name(name: &'static str) -> Plain {
     Plain { letter: None, name: Some(name), takes_value: false }
 }
 
-/// A flag with both.
 pub const fn both(letter: u8, name: &'static str) -> Plain {
     Plain { letter: Some(letter), name: Some(name), takes_value: false }
 }
 
 impl Plain {
-    /// The same with a value.
     pub const fn with_value(self) -> Plain {
         Plain { takes_value: true, ..self }
     }
 
-    /// `key` is the name or the letter.
+    /// `key` is the long or the short name.
     fn is(&self, key: &str) -> bool {
         self.name == Some(key) || matches!(key.as_bytes(), [letter] if self.letter == Some(*letter))
     }
@@ -50,17 +46,16 @@ impl Flag for Plain {
     }
 }
 
-/// What was given.
+/// The parsed command line.
 #[derive(Default)]
 pub struct Given {
-    /// Each flag with its value, in the order of the command line.
+    /// Flags with their values, in order.
     flags: Vec<(&'static Plain, Vec<u8>)>,
-    /// Everything else.
     pub operands: Vec<Vec<u8>>,
 }
 
 impl Given {
-    /// Reads the arguments; after `-h` it does not matter what else there is.
+    /// Stops at `-h`.
     pub fn read(known: &'static [Plain], args: &[Vec<u8>]) -> Result<Given, Bad> {
         let mut getopt = Getopt::new(known, args, is_posix());
         let mut given = Given::default();
@@ -74,12 +69,11 @@ impl Given {
         Ok(given)
     }
 
-    /// Was the flag of this name or letter given?
     pub fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
     }
 
-    /// All values of the flag, in the order of the command line.
+    /// All values of the flag, in order.
     pub fn values(&self, key: &str) -> impl Iterator<Item = &[u8]> {
         self.flags.iter().filter(move |(flag, _)| flag.is(key)).map(|(_, value)| value.as_slice())
     }

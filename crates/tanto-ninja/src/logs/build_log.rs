@@ -1,8 +1,7 @@
-//! `.ninja_log`: what ran last to make each output, how long it took, and what the output was up to date with.
-//! Does not know edges, nor whether an output is still wanted: it asks.
+//! `.ninja_log`: the command that last made each output, its duration, and the mtime the output was up to date with.
 //!
-//! It knows its outputs by the nodes of one graph, which all its functions are given, and by their paths if they are
-//! no nodes or became nodes after the log was loaded.
+//! Outputs are indexed by the nodes of one graph, which all functions take as an argument, or by path if they are not
+//! nodes or became nodes after loading.
 
 use crate::disk::{Disk, Mtime};
 use crate::error::{Error, Result};
@@ -21,22 +20,20 @@ use super::saved_index::BuildLogState;
 use super::saved_index::{BuildLogIndex, LoggedCommand};
 use crate::hash;
 
-/// The build log: entries in memory, and their file.
 pub struct BuildLog {
     entries: Entries,
     file: Option<LogFile>,
     status: Status,
-    /// `open` was called: what is recorded goes into the file.
+    /// `open` was called: entries are written to the file.
     writes: bool,
-    /// Noted, and not yet in the file.
+    /// Queued entries, not in the file yet.
     notes: Vec<(Vec<u8>, Entry)>,
 }
 
-/// What loading found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
     Missing,
-    /// A version that is not ours: the file goes as soon as we may write.
+    /// Another version. The file is removed once writing is allowed.
     Unsupported,
     Valid,
 }
@@ -53,13 +50,13 @@ impl BuildLog {
         }
     }
 
-    /// Is there no log at `path`, or one of a version that is read? Looks at its beginning alone.
+    /// Returns whether there is no log at `path`, or one of a supported version. Reads only the header.
     pub fn has_supported_header(path: &[u8]) -> bool {
         read_head(path).is_some_and(|text| text.is_empty() || read_header(&text).0 == Header::Supported)
     }
 
-    /// Reads the log at `path`, writing nothing. A log of version 5, 6 or 7 stays what it is; where there is none,
-    /// or none that can be read, a new one is to have `new_version`. The second value is a warning.
+    /// Loads the log at `path` without writing. A log of version 5, 6 or 7 keeps its version; a new one, also in place
+    /// of an unreadable one, gets `new_version`. The second value is a warning.
     pub fn load(
         path: &[u8],
         new_version: u32,
@@ -88,21 +85,20 @@ impl BuildLog {
         Ok((log, warning.map(Into::into)))
     }
 
-    /// What is known of the log now, to be kept. None if there is no file with such a log.
+    /// The state to save in a snapshot; `None` without a valid log file.
     pub fn state(&self) -> Option<BuildLogState> {
         Some(self.entries.state(self.file.as_ref()?.fingerprint(self.entries.text())?))
     }
 
-    /// How many bytes of the log are not known from what was kept.
+    /// The number of bytes that are not covered by the saved index.
     pub fn unsaved_bytes(&self) -> usize {
         self.entries.unsaved_bytes()
     }
 
-    /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
-    /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
-    /// parts do not fit the graph.
+    /// Like `load`, but starts from a saved index and reads only the bytes appended since. Node ids must be those of
+    /// the index. Returns `None` if the file was replaced or rewritten, or if the index does not fit the graph.
     pub fn resume(path: &[u8], parts: BuildLogIndex, graph: &GraphView<'_>, threads: ThreadLimit) -> Option<Self> {
-        let BuildLogIndex { facts: [version, lines, nodes, fingerprint @ ..], last, side, made } = parts;
+        let BuildLogIndex { header: [version, lines, nodes, fingerprint @ ..], last, unindexed, logged } = parts;
         let version = u32::try_from(version).ok().filter(|version| (OLDEST..=NEWEST).contains(version))?;
         let fingerprint = LogFingerprint::from_words(fingerprint);
         if last.len() > graph.node_count() || lines.max(nodes) > fingerprint.length() as u64 {
@@ -110,7 +106,7 @@ impl BuildLog {
         }
         let (file, text) = LogFile::resume(path, &fingerprint)?;
         let plan = ReadPlan::of(text.len() - fingerprint.length(), threads);
-        let index = EntryIndex { version, lines: lines as usize, nodes: nodes as usize, last, side, made };
+        let index = EntryIndex { version, lines: lines as usize, nodes: nodes as usize, last, unindexed, logged };
         let entries = Entries::resume(text, fingerprint.length(), index, graph, plan);
         let is_torn = entries.text().is_torn();
         (!is_torn).then_some(BuildLog {
@@ -122,26 +118,26 @@ impl BuildLog {
         })
     }
 
-    /// Gives a log that is yet to be made another version. Does nothing to one that was found.
+    /// Sets the version of a log that does not exist yet; has no effect on an existing one.
     pub fn set_new_version(&mut self, version: u32, graph: &GraphView<'_>) {
         if !self.was_found() && self.entries.len() == 0 {
             self.entries = Entries::new(version, graph.steady_count());
         }
     }
 
-    /// Did a ninja up to 1.11 log this output, which was made by this command? It takes a log of version 7 for one of its
-    /// own, and adds hashes of version 5.
+    /// Returns whether ninja 1.11 or older logged this output with this command. It appends hashes of version 5 to logs
+    /// of version 7.
     pub fn logged_by_older_ninja(&self, graph: &GraphView<'_>, output: NodeId, command: &[u8]) -> bool {
-        let logged = || self.logged_command(graph, output).map(|made| made.command_hash);
+        let logged = || self.logged_command(graph, output).map(|entry| entry.command_hash);
         self.hash_kind() == 7 && logged() == Some(hash::murmur64a(command))
     }
 
-    /// Is there a file, of ours or not?
+    /// Returns whether the file exists, supported or not.
     pub fn has_file(&self) -> bool {
         self.status != Status::Missing
     }
 
-    /// Is there a log that could be read? (`-t restat` does not even warn where there is none.)
+    /// Returns whether a valid log was loaded. `-t restat` does not warn if there is none.
     pub fn was_found(&self) -> bool {
         self.status == Status::Valid
     }
@@ -151,49 +147,45 @@ impl BuildLog {
         self.entries.version()
     }
 
-    /// What an entry's mtime is to be, apart from 0 for a dry run.
+    /// The meaning of an entry's mtime, apart from 0 for a dry run.
     ///
-    /// False (versions 6 and 7): the clock of the file system when the command was started; for a `restat` or
-    /// `generator` edge the newest output's mtime if that is larger, but the start again if an output was found
-    /// unchanged and cleaned.
+    /// False (versions 6 and 7): the file system's time when the command started; for a `restat` or `generator` edge
+    /// the newest output's mtime if that is later, but again the start if restat found an output unchanged.
     ///
-    /// True (version 5): the newest output's mtime; if an output was found unchanged and cleaned, the newest mtime
-    /// of the inputs that are not order-only, or the depfile's if that is newer, there is no `deps` and some input
-    /// exists.
+    /// True (version 5): the newest output's mtime; if restat found an output unchanged, the newest mtime of all inputs
+    /// except order-only ones, or the depfile's if that is newer, there is no `deps`, and some input exists.
     ///
-    /// Read it the same way in all versions: an output whose entry is older than its newest input is dirty, and
-    /// for a `restat` edge the entry alone counts.
+    /// In all versions, an output whose entry is older than its newest input is dirty, and for a `restat` edge only the
+    /// entry counts.
     pub fn records_output_mtime(&self) -> bool {
         self.version() == 5
     }
 
-    /// The oldest version whose hashes are those of this log.
+    /// The oldest version with the same command hash.
     pub(crate) fn hash_kind(&self) -> u32 {
         if self.version() < 7 { 5 } else { 7 }
     }
 
-    /// The hash of a command, as entries of this log have it.
     pub fn hash_command(&self, command: &[u8]) -> u64 {
         if self.hash_kind() == 5 { hash::murmur64a(command) } else { hash::rapidhash(command) }
     }
 
-    /// What made `output` last.
     pub fn lookup(&self, graph: &GraphView<'_>, output: NodeId) -> Option<Entry> {
         self.entries.get(graph, output)
     }
 
-    /// The same, as far as it decides whether the output is dirty.
+    /// The parts of the entry that matter for the dirty check.
     pub fn logged_command(&self, graph: &GraphView<'_>, output: NodeId) -> Option<LoggedCommand> {
         self.entries.logged_command(graph, output)
     }
 
-    /// All outputs with their entries, each once, in the order of the log.
+    /// All outputs with their entries, without duplicates, in log order.
     pub fn entries<'a>(&'a self, graph: &GraphView<'_>) -> impl Iterator<Item = (&'a [u8], Entry)> {
         self.entries.iter(graph)
     }
 
-    /// From now on the log may be written to. It is rewritten without the dead outputs if most of its lines are void,
-    /// and removed if it cannot be read; otherwise nothing is written before the first record.
+    /// Allows writing. Rewrites the log without obsolete outputs if most of its lines are superseded, and removes it if
+    /// it cannot be read; otherwise writes nothing before the first entry.
     pub fn open(&mut self, graph: &GraphView<'_>, is_obsolete: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let opened = match self.status {
             Status::Unsupported => self.start_over(graph),
@@ -207,12 +199,12 @@ impl BuildLog {
         Ok(())
     }
 
-    /// Notes for each of the outputs that a command has made it. The log does not know it before the next `flush`.
+    /// Queues an entry for each output. The log does not contain it before the next `flush`.
     pub fn note<'a>(&mut self, outputs: impl IntoIterator<Item = &'a [u8]>, entry: Entry) {
         self.notes.extend(outputs.into_iter().map(|output| (output.to_vec(), entry)));
     }
 
-    /// Takes in a log that another process has made where there was none, so that what is noted next fits its version.
+    /// Loads a log that another process has created, so that new entries fit its version.
     pub fn adopt_new_file(&mut self, graph: &GraphView<'_>) -> Result<()> {
         let BuildLog { entries, file: Some(file), writes: true, .. } = self else { return Ok(()) };
         if entries.len() == 0 && file.is_there() {
@@ -221,7 +213,7 @@ impl BuildLog {
         Ok(())
     }
 
-    /// Writes what was noted. Where that cannot be, all of it stays noted.
+    /// Writes all queued entries. On error they stay queued.
     pub fn flush(&mut self, graph: &GraphView<'_>) -> Result<()> {
         if self.notes.is_empty() {
             return Ok(());
@@ -229,7 +221,7 @@ impl BuildLog {
         self.append(graph).map_err(with_context(b"Error writing to build log: "))
     }
 
-    /// As `note`, but it is in the file when this returns.
+    /// Queues an entry and writes it.
     pub fn record<'a>(
         &mut self,
         graph: &GraphView<'_>,
@@ -240,8 +232,7 @@ impl BuildLog {
         self.flush(graph)
     }
 
-    /// Lets others have the log: after this there is a file, if only with a header. The next record takes in what
-    /// they did.
+    /// Lets another process write to the log: creates the file with its header. The next write reads appended entries.
     pub fn close(&mut self, graph: &GraphView<'_>) -> Result<()> {
         if !self.writes || self.entries.len() > 0 {
             return Ok(());
@@ -249,7 +240,7 @@ impl BuildLog {
         self.append(graph).map_err(with_context(b"Error writing to build log: "))
     }
 
-    /// `-t recompact`: rewrites the log, one line for each output that is not dead. Does nothing without a
+    /// `-t recompact`: rewrites the log with one line for each output that is not obsolete. Does nothing without a
     /// file.
     pub fn recompact(&mut self, graph: &GraphView<'_>, is_obsolete: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let done = match self.status {
@@ -260,7 +251,7 @@ impl BuildLog {
         done.map_err(with_context(b"failed recompaction: "))
     }
 
-    /// `-t restat`: gives the entries of these outputs (of all, if there are none) the mtime that the file has now.
+    /// `-t restat`: sets the mtime in the entries of these outputs (all, if empty) to the file's current mtime.
     pub fn restat(&mut self, graph: &GraphView<'_>, disk: &mut dyn Disk, outputs: &[&[u8]]) -> Result<()> {
         let restat = |output: &[u8], entry: &mut Entry| {
             if outputs.is_empty() || outputs.contains(&output) {
@@ -314,7 +305,7 @@ impl BuildLog {
         Ok(())
     }
 
-    /// Removes a log that cannot be read, unless another process has made it one that can.
+    /// Removes an unreadable log, unless another process has replaced it by a valid one.
     fn start_over(&mut self, graph: &GraphView<'_>) -> Result<()> {
         let BuildLog { entries, file: Some(file), .. } = self else { return Ok(()) };
         let mut locked = file.lock()?;
@@ -329,14 +320,14 @@ impl BuildLog {
     }
 }
 
-/// Takes in what other processes did to the file, and cuts off what is not sound.
+/// Reads entries that other processes appended, and cuts off an incomplete line.
 fn read_appended(entries: &mut Entries, locked: &mut LockedLog<'_>, graph: &GraphView<'_>) -> Result<()> {
     let tail = locked.tail(entries.len())?;
     if tail.restart {
         entries.clear(graph);
     }
     if !tail.bytes.is_empty() {
-        // A header that is not known leaves nothing: the log is started over.
+        // After an unsupported header, nothing is kept and the log is started over.
         entries.read(Content::Read(tail.bytes), graph, ReadPlan::ONE);
     }
     Ok(locked.cut(entries.len())?)

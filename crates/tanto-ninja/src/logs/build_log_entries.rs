@@ -1,7 +1,6 @@
-//! The text of `.ninja_log` and which of its lines count: for each output the last one. Does not touch the disk.
+//! The text of `.ninja_log` with an index of the last line of each output.
 //!
-//! Lines stay text until someone asks for one; where they begin is known by node. Lines that are not of their form are
-//! skipped; one without a line end is torn, and no part of the text as it is kept here.
+//! Lines are parsed on demand. Malformed lines are skipped; an incomplete last line is dropped.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -21,54 +20,53 @@ use super::saved_index::BuildLogState;
 use super::saved_index::LoggedCommand;
 use super::unindexed_lines::UnindexedLines;
 
-/// A picture of the file, as far as it is sound, with an index.
 pub(super) struct Entries {
-    /// The version of the text, or of the text to come.
+    /// The version of the text, or of a new log.
     version: u32,
-    /// The file's bytes up to the last line end.
+    /// The file up to its last line end.
     text: LogBuffer,
-    /// By node, as many as there were when the index was begun: where its last line begins; 0 for none.
+    /// By node, for the nodes that existed when the index was created: the offset of the last line, or 0.
     last: OverlayVec<u64>,
-    /// By node, where that was kept: what this line says.
-    made: OverlayVec<LoggedCommand>,
-    /// How many nodes have a line.
+    /// By node, if saved: the parsed last line.
+    logged: OverlayVec<LoggedCommand>,
+    /// The number of nodes with a line.
     nodes: usize,
-    /// The lines of other outputs.
-    side: UnindexedLines,
-    /// How many lines there are, those that do not count included.
+    /// Lines of other outputs.
+    unindexed: UnindexedLines,
+    /// All lines, including superseded ones.
     lines: usize,
-    /// How many of the bytes are known from what was kept.
+    /// The number of bytes covered by the saved index.
     saved: usize,
 }
 
-/// What was found in a text, to be kept.
+/// The index of a text, in saved form.
 pub(super) struct EntryIndex {
     pub(super) version: u32,
     pub(super) lines: usize,
     pub(super) nodes: usize,
     pub(super) last: Slab<u64>,
-    pub(super) side: Slab<u64>,
-    pub(super) made: Slab<LoggedCommand>,
+    pub(super) unindexed: Slab<u64>,
+    pub(super) logged: Slab<LoggedCommand>,
 }
 
-/// A line in a chunk: its output's node, if that is in the index, and where in the chunk it begins.
+/// A line in a chunk: the output's node, if indexed, and the offset in the chunk.
 type Found = (Option<NodeId>, u32);
 
 impl Entries {
-    /// No text yet. The index will be for so many nodes.
+    /// An empty log with an index for this many nodes.
     pub(super) fn new(version: u32, nodes: usize) -> Self {
         assert!((OLDEST..=NEWEST).contains(&version), "no log is written in version {version}");
         let last = OverlayVec::Owned(vec![0; nodes]);
-        let (text, side, made) = (LogBuffer::default(), UnindexedLines::default(), OverlayVec::default());
-        Entries { version, text, last, made, nodes: 0, side, lines: 0, saved: 0 }
+        let (text, unindexed, logged) = (LogBuffer::default(), UnindexedLines::default(), OverlayVec::default());
+        Entries { version, text, last, logged, nodes: 0, unindexed, lines: 0, saved: 0 }
     }
 
-    /// Forgets everything but the version.
+    /// Resets everything but the version.
     pub(super) fn clear(&mut self, graph: &GraphView<'_>) {
         *self = Entries::new(self.version, graph.steady_count());
     }
 
-    /// Goes on from an index of the first `length` bytes of a text.
+    /// Continues from an index of the first `length` bytes.
     pub(super) fn resume(
         text: LogBuffer,
         length: usize,
@@ -76,20 +74,26 @@ impl Entries {
         graph: &GraphView<'_>,
         plan: ReadPlan,
     ) -> Self {
-        let EntryIndex { version, lines, nodes, last, side, made } = index;
-        let (last, made, side) = (last.into(), made.into(), UnindexedLines::new(side));
-        let mut entries = Entries { version, text, last, made, nodes, side, lines, saved: length };
+        let EntryIndex { version, lines, nodes, last, unindexed, logged } = index;
+        let (last, logged, unindexed) = (last.into(), logged.into(), UnindexedLines::new(unindexed));
+        let mut entries = Entries { version, text, last, logged, nodes, unindexed, lines, saved: length };
         entries.read_from(length, 0, graph, plan);
         entries
     }
 
-    /// What is known now.
     pub(super) fn state(&self, fingerprint: LogFingerprint) -> BuildLogState {
-        let (last, side) = (self.last.to_vec(), self.side.places().to_vec());
-        BuildLogState { fingerprint, version: self.version, lines: self.lines, text: self.text.clone(), last, side }
+        let (last, unindexed) = (self.last.to_vec(), self.unindexed.places().to_vec());
+        BuildLogState {
+            fingerprint,
+            version: self.version,
+            lines: self.lines,
+            text: self.text.clone(),
+            last,
+            unindexed,
+        }
     }
 
-    /// Reads more text. After a header that is not `Supported` nothing is kept.
+    /// Reads more text. If the header is not `Supported`, nothing is kept.
     pub(super) fn read(&mut self, content: Content, graph: &GraphView<'_>, plan: ReadPlan) -> Header {
         let at = self.text.len();
         let is_begin = at == 0 && !content.is_empty();
@@ -107,7 +111,7 @@ impl Entries {
         Header::Supported
     }
 
-    /// Reads the text from `at` on, where a line begins, but for so many bytes.
+    /// Reads the text from the line at offset `at`, without the first `skipped` bytes.
     fn read_from(&mut self, at: usize, skipped: usize, graph: &GraphView<'_>, plan: ReadPlan) {
         let sound = memchr::memrchr(b'\n', self.text.rest(at)).map_or(0, |end| end + 1);
         self.text.truncate(at + sound);
@@ -134,41 +138,39 @@ impl Entries {
             Some(node) => {
                 self.nodes += usize::from(self.last.get(node.index()) == Some(0));
                 self.last.set(node.index(), at as u64);
-                if node.index() < self.made.len() {
-                    self.made.set(node.index(), LoggedCommand::UNKNOWN);
+                if node.index() < self.logged.len() {
+                    self.logged.set(node.index(), LoggedCommand::UNKNOWN);
                 }
             }
-            None => self.side.put(at as u64, |at| output_at(&self.text, at)),
+            None => self.unindexed.put(at as u64, |at| output_at(&self.text, at)),
         }
     }
 
-    /// The entry of an output.
     pub(super) fn get(&self, graph: &GraphView<'_>, output: NodeId) -> Option<Entry> {
         let at = match self.last.get(output.index()) {
             Some(at) => Some(at).filter(|&at| at != 0),
-            None => self.side.find(graph.path(output), |at| output_at(&self.text, at)),
+            None => self.unindexed.find(graph.path(output), |at| output_at(&self.text, at)),
         };
         build_log_line::entry(self.text.rest(at? as usize))
     }
 
-    /// What decides whether an output is dirty.
     pub(super) fn logged_command(&self, graph: &GraphView<'_>, output: NodeId) -> Option<LoggedCommand> {
         let entry = || self.get(graph, output).map(|entry| entry.logged_command());
-        self.made.get(output.index()).filter(|made| *made != LoggedCommand::UNKNOWN).or_else(entry)
+        self.logged.get(output.index()).filter(|logged| *logged != LoggedCommand::UNKNOWN).or_else(entry)
     }
 
-    /// The place of an output's line, by path.
+    /// The offset of an output's last line.
     fn find(&self, graph: &GraphView<'_>, output: &[u8]) -> Option<u64> {
         match indexed(graph, output, self.last.len()) {
             Some(node) => self.last.get(node.index()).filter(|&at| at != 0),
-            None => self.side.find(output, |at| output_at(&self.text, at)),
+            None => self.unindexed.find(output, |at| output_at(&self.text, at)),
         }
     }
 
-    /// Outputs and entries, each output once, in the order in which they came into the log.
+    /// Outputs with their entries, without duplicates, in the order of their first line.
     pub(super) fn iter<'a>(&'a self, graph: &GraphView<'_>) -> impl Iterator<Item = (&'a [u8], Entry)> {
         let mut seen = HashSet::new();
-        // The first one is the header.
+        // Skips the header.
         let lines = self.text.parts().into_iter().flat_map(lines).skip(1);
         lines.filter_map(build_log_line::output).filter_map(move |output| {
             let last = self.find(graph, output)?;
@@ -177,7 +179,7 @@ impl Entries {
         })
     }
 
-    /// Draws up the lines for these outputs, and the header if there is no text yet; changes nothing.
+    /// Formats the lines for these outputs, with the header if the log is empty.
     pub(super) fn draft<'a>(&self, notes: &'a [(Vec<u8>, Entry)]) -> EntryDraft<'a> {
         let mut draft = EntryDraft { text: Vec::new(), lines: Vec::new() };
         if self.text.len() == 0 {
@@ -190,7 +192,7 @@ impl Entries {
         draft
     }
 
-    /// The draft is in the file now.
+    /// Adds lines that were written to the file.
     pub(super) fn commit(&mut self, draft: EntryDraft<'_>, graph: &GraphView<'_>) {
         let before = self.text.len();
         self.text.push(&draft.text);
@@ -199,7 +201,7 @@ impl Entries {
         }
     }
 
-    /// A new text with one line for each entry that `keep` keeps; it may change the entry.
+    /// Returns a new text with one line for each entry that `keep` accepts; `keep` may change the entry.
     pub(super) fn rewritten<E>(
         &self,
         graph: &GraphView<'_>,
@@ -214,42 +216,41 @@ impl Entries {
         Ok(text)
     }
 
-    /// Is it mostly lines that later ones made void?
+    /// Returns whether most lines are superseded.
     pub(super) fn needs_recompaction(&self) -> bool {
-        // Those that are no nodes are counted only where it depends on them.
+        // Unindexed outputs are counted only if they matter, because that builds a table.
         let exceeds = |outputs: usize| self.lines > outputs * 3;
-        self.lines > 100 && exceeds(self.nodes) && exceeds(self.nodes + self.side.count(|at| output_at(&self.text, at)))
+        self.lines > 100
+            && exceeds(self.nodes)
+            && exceeds(self.nodes + self.unindexed.count(|at| output_at(&self.text, at)))
     }
 
-    /// The version.
     pub(super) fn version(&self) -> u32 {
         self.version
     }
 
-    /// How many bytes the file has, as far as we know it.
+    /// The number of bytes known, which is the size of the file.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// How many bytes are not known from what was kept.
     pub(super) fn unsaved_bytes(&self) -> usize {
         self.len().saturating_sub(self.saved)
     }
 
-    /// The text.
     pub(super) fn text(&self) -> &LogBuffer {
         &self.text
     }
 }
 
-/// Lines that are to be appended.
+/// Lines to append.
 pub(super) struct EntryDraft<'a> {
     pub(super) text: Vec<u8>,
-    /// Their outputs, and where in `text` they begin.
+    /// Outputs, and the offsets of their lines in `text`.
     lines: Vec<(&'a [u8], usize)>,
 }
 
-/// The node of an output, if it is one of the first `known`.
+/// The node of an output, if it is one of the first `known` nodes.
 fn indexed(graph: &GraphView<'_>, output: &[u8], known: usize) -> Option<NodeId> {
     graph.lookup(output).filter(|node| node.index() < known)
 }
@@ -259,7 +260,7 @@ fn find_lines(text: &[u8], chunk: Range<usize>, known: usize, graph: &GraphView<
     let (mut outputs, mut places) = (Vec::new(), Vec::new());
     let mut at = match chunk.start {
         0 => 0,
-        // Behind the line before this chunk, if that ends in it at all.
+        // Starts after the line that began in an earlier chunk, if that ends in this one.
         start => memchr::memchr(b'\n', &text[start - 1..chunk.end]).map_or(chunk.end, |end| start + end),
     };
     while at < chunk.end {
@@ -275,7 +276,7 @@ fn find_lines(text: &[u8], chunk: Range<usize>, known: usize, graph: &GraphView<
     nodes.into_iter().map(|node| node.filter(|node| node.index() < known)).zip(places).collect()
 }
 
-/// All lines, without their ends.
+/// All lines without their ends.
 fn lines(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let end = memchr::memchr(b'\n', text)?;
@@ -285,7 +286,7 @@ fn lines(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The output of a line that has one, unless the file was changed since.
+/// The output of a line. It is empty if the file was changed since.
 fn output_at(text: &LogBuffer, at: u64) -> &[u8] {
     let text = text.rest(at as usize);
     build_log_line::output(build_log_line::first(&text[..text.len().min(build_log_line::TOO_LONG)])).unwrap_or_default()
@@ -297,7 +298,7 @@ mod tests {
     use crate::graph::Arena;
 
     #[test]
-    fn odd_lines_are_skipped() {
+    fn malformed_lines_are_skipped() {
         let arena = Arena::new();
         let graph = arena.empty();
         let mut entries = Entries::new(7, 0);
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_empty_until_its_header_is_whole() {
+    fn log_with_incomplete_header_is_empty() {
         let arena = Arena::new();
         let graph = arena.empty();
         for (text, version) in [(b"".as_slice(), 7), (b"# ninja log v5", 5)] {

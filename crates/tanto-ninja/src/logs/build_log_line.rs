@@ -1,11 +1,11 @@
-//! The form of `.ninja_log`: its header, and a line for each output that was made. Does not know which line counts.
+//! The format of `.ninja_log`: a header, and a line for each output.
 //!
 //! ```text
 //! # ninja log v7
 //! START \t END \t MTIME \t OUTPUT \t HASH \n
 //! ```
 //!
-//! START and END are milliseconds since that build began, MTIME is nanoseconds since 1970, HASH is hexadecimal.
+//! START and END are in milliseconds since that build began, MTIME is in nanoseconds since 1970, HASH is hexadecimal.
 
 mod fast_path;
 
@@ -14,37 +14,35 @@ use std::io::Write;
 use super::saved_index::LoggedCommand;
 use crate::disk::Mtime;
 
-/// The oldest version whose entries are read.
+/// The oldest supported version.
 pub(super) const OLDEST: u32 = 5;
-/// The newest one.
+/// The newest supported version.
 pub(super) const NEWEST: u32 = 7;
 
 const SIGNATURE: &[u8] = b"# ninja log v";
 
-/// A line of so many bytes or more is skipped: ninja's buffer does not hold it either.
+/// The length in bytes from which lines are skipped, as in ninja.
 pub(super) const TOO_LONG: usize = 256 << 10;
 
-/// What the log says of one output.
+/// The entry of one output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The hash of the command, by the log's version.
+    /// The hash depends on the log's version.
     pub command_hash: u64,
-    /// When the command was started, in milliseconds since its build began.
+    /// The start of the command, in milliseconds since its build began.
     pub start_ms: i32,
-    /// When it ended, likewise.
+    /// The end of the command, in milliseconds since its build began.
     pub end_ms: i32,
-    /// What the output was up to date with; see `BuildLog::records_output_mtime`.
+    /// See `BuildLog::records_output_mtime`.
     pub mtime: Mtime,
 }
 
 impl Entry {
-    /// What decides whether the output is dirty.
     pub(super) fn logged_command(self) -> LoggedCommand {
         LoggedCommand { command_hash: self.command_hash, mtime: self.mtime }
     }
 }
 
-/// Whether the text's first line lets us read the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Header {
     Supported,
@@ -52,7 +50,7 @@ pub(super) enum Header {
     TooNew,
 }
 
-/// The header of a log that is not empty, and the version that it says.
+/// Parses the header of a log that is not empty.
 pub(super) fn read_header(text: &[u8]) -> (Header, u32) {
     let version = text.strip_prefix(SIGNATURE).map_or(0, decimal);
     match u32::try_from(version) {
@@ -62,12 +60,10 @@ pub(super) fn read_header(text: &[u8]) -> (Header, u32) {
     }
 }
 
-/// The first line of a log.
 pub(super) fn header(version: u32) -> Vec<u8> {
     [SIGNATURE, version.to_string().as_bytes(), b"\n"].concat()
 }
 
-/// Appends the line of an output.
 pub(super) fn write(text: &mut Vec<u8>, output: &[u8], entry: &Entry) {
     let ok = "writing to memory";
     write!(text, "{}\t{}\t{}\t", entry.start_ms, entry.end_ms, entry.mtime).expect(ok);
@@ -75,34 +71,33 @@ pub(super) fn write(text: &mut Vec<u8>, output: &[u8], entry: &Entry) {
     writeln!(text, "\t{:x}", entry.command_hash).expect(ok);
 }
 
-/// The output that a line, without its end, is about; None if it is of another form.
+/// Returns the output in a line without its end, or `None` if the line is malformed.
 #[inline]
 pub(super) fn output(line: &[u8]) -> Option<&[u8]> {
     Some(split(line)?[3])
 }
 
-/// The line at the start of `text`, without its end.
+/// Returns the first line without its end.
 #[inline]
 pub(super) fn first(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())]
 }
 
-/// What the line at the start of `text` says.
+/// Parses the first line.
 #[inline]
 pub(super) fn entry(text: &[u8]) -> Option<Entry> {
     let text = &text[..text.len().min(TOO_LONG)];
     fast_path::entry(text).or_else(|| parse_entry(first(text)))
 }
 
-/// What any line says.
 fn parse_entry(line: &[u8]) -> Option<Entry> {
     let [start, end, mtime, _, hash] = split(line)?;
-    // As C's `int` holds a number too large for it.
+    // Truncates like a conversion to C's `int`.
     let (start_ms, end_ms) = (decimal(start) as i32, decimal(end) as i32);
     Some(Entry { command_hash: hexadecimal(hash), start_ms, end_ms, mtime: decimal(mtime) })
 }
 
-/// The fields of a line; the last one may hold tabs.
+/// The fields of a line; the last one may contain tabs.
 #[inline]
 fn split(line: &[u8]) -> Option<[&[u8]; 5]> {
     if line.len() >= TOO_LONG {
@@ -120,17 +115,17 @@ fn split(line: &[u8]) -> Option<[&[u8]; 5]> {
     Some([start, end, mtime, output, rest])
 }
 
-/// The number at the start of `text`, as `strtoll` reads it: 0 if there is none, the nearest one if it is too large.
+/// Parses like `strtoll`: 0 without digits, the nearest value on overflow.
 fn decimal(text: &[u8]) -> i64 {
     let (negative, digits) = sign(text);
     let digits = digits.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|&digit| digit < 10).map(u64::from);
     let (mut number, mut length) = (0_u64, 0);
     for digit in digits {
         number = number.wrapping_mul(10).wrapping_add(digit);
-        // Zeros in front are no digits that could be too many.
+        // Leading zeros do not count as digits.
         length += usize::from(number != 0);
     }
-    // So many fit any number of 64 bits, with a sign or without.
+    // Any number of 19 digits fits into a `u64`.
     let number = if length <= 19 { number } else { u64::MAX };
     match (i64::try_from(number), negative) {
         (Ok(number), true) => -number,
@@ -140,7 +135,7 @@ fn decimal(text: &[u8]) -> i64 {
     }
 }
 
-/// The number at the start of `text`, as `strtoull` reads it in base 16.
+/// Parses like `strtoull` with base 16.
 fn hexadecimal(text: &[u8]) -> u64 {
     let (negative, digits) = sign(text);
     let digits = match digits {
@@ -157,7 +152,7 @@ fn hexadecimal(text: &[u8]) -> u64 {
     if negative { number.wrapping_neg() } else { number }
 }
 
-/// Skips white space and a sign; true for a minus.
+/// Skips white space and a sign; returns true for a minus.
 fn sign(text: &[u8]) -> (bool, &[u8]) {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let text = &text[text.iter().take_while(|byte| blank(byte)).count()..];
@@ -173,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_lines_are_read_back() {
         let entry = Entry { command_hash: 0xfeed, start_ms: -1, end_ms: 2, mtime: i64::MIN };
         let mut text = Vec::new();
         write(&mut text, b"a b", &entry);
@@ -183,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_c_reads_them() {
+    fn numbers_are_parsed_like_in_c() {
         let cases: &[(&[u8], i64)] = &[
             (b"12", 12),
             (b" +7x", 7),
@@ -224,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_out_of_range_are_told_apart() {
+    fn unsupported_versions_are_distinguished() {
         let cases: &[(&[u8], Header)] = &[
             (b"# ninja log v4\n", Header::TooOld),
             (b"# ninja log v8\n", Header::TooNew),

@@ -1,5 +1,4 @@
-//! `.ninja_deps`: the files that the commands of `deps` edges read, by their own account. Does not know whether
-//! they still exist, nor what made them.
+//! `.ninja_deps`: the inputs that commands of `deps` edges have discovered.
 
 use tanto_sys::threads::ThreadLimit;
 
@@ -19,18 +18,16 @@ use super::saved_index::DepsLogState;
 
 pub use super::deps_log_records::Deps;
 
-/// The deps log: records in memory, and their file.
 pub struct DepsLog {
     records: Records,
     file: Option<LogFile>,
     status: Status,
-    /// `open` was called: what is recorded goes into the file.
+    /// `open` was called: records are written to the file.
     writes: bool,
-    /// Noted, and not yet in the file.
+    /// Queued records, not in the file yet.
     notes: Vec<Note>,
 }
 
-/// What a command said it read.
 struct Note {
     output: NodeId,
     mtime: Mtime,
@@ -40,29 +37,27 @@ struct Note {
 /// Returns whether a file exists. Errors count as yes.
 type Exists<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
 
-/// What loading found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
     Missing,
-    /// Not a log of ours: the file goes as soon as we may write.
+    /// Another version or another file. It is removed once writing is allowed.
     Unsupported,
-    /// Something at the end is not sound: it goes as soon as we may write.
+    /// The end is damaged. It is cut off once writing is allowed.
     Torn,
     Valid,
 }
 
 impl DepsLog {
-    /// An empty log without a file.
     pub fn in_memory() -> Self {
         DepsLog { records: Records::default(), file: None, status: Status::Missing, writes: false, notes: Vec::new() }
     }
 
-    /// Is there no log at `path`, or one of the version that is read? Looks at its beginning alone.
+    /// Returns whether there is no log at `path`, or one of the supported version. Reads only the header.
     pub fn has_supported_header(path: &[u8]) -> bool {
         read_head(path).is_some_and(|bytes| bytes.is_empty() || check_header(&bytes) == ReadStatus::Valid)
     }
 
-    /// Reads the log at `path`, writing nothing; each path in it becomes a node. The second value is a warning.
+    /// Loads the log at `path` without writing. Each path in it becomes a node. The second value is a warning.
     pub fn load(path: &[u8], graph: &mut Graph<'_>, threads: ThreadLimit) -> Result<(Self, Option<Vec<u8>>)> {
         let failed = |e| cannot_load(b"loading deps log ", path, e);
         let (mut file, content) = LogFile::load(path).map_err(failed)?;
@@ -92,26 +87,26 @@ impl DepsLog {
         (DepsLog { records, file: Some(file), status, writes: false, notes: Vec::new() }, warning.map(Into::into))
     }
 
-    /// What is known of the log now, to be kept. None if there is no file with such a log.
+    /// The state to save in a snapshot; `None` without a valid log file.
     pub fn state(&self) -> Option<DepsLogState> {
         Some(self.records.state(self.file.as_ref()?.fingerprint(self.records.bytes())?))
     }
 
-    /// How many bytes of the log are not known from what was kept.
+    /// The number of bytes that are not covered by the saved index.
     pub fn unsaved_bytes(&self) -> usize {
         self.records.unsaved_bytes()
     }
 
-    /// As `load`, but from what was kept, where the nodes have the numbers that they had there: only what was added to
-    /// the log since is read. None if that cannot be done: the file is another one now, or was written again, or the
-    /// parts do not fit the graph. Those of its paths that no manifest names become nodes all at once.
+    /// Like `load`, but starts from a saved index and reads only the bytes appended since. Node ids must be those of
+    /// the index. Returns `None` if the file was replaced or rewritten, or if the index does not fit the graph. Paths
+    /// that no manifest names become nodes in one step.
     pub fn resume(
         path: &[u8],
         parts: DepsLogIndex,
         graph: &mut Graph<'_>,
         threads: ThreadLimit,
     ) -> Option<(Self, Option<Vec<u8>>)> {
-        let DepsLogIndex { facts: [total, unique, fingerprint @ ..], nodes, ids, deps } = parts;
+        let DepsLogIndex { header: [total, unique, fingerprint @ ..], nodes, ids, deps } = parts;
         let fingerprint = LogFingerprint::from_words(fingerprint);
         if total.max(unique) > fingerprint.length() as u64 {
             return None;
@@ -130,28 +125,27 @@ impl DepsLog {
         sound.map(|(records, status)| Self::judged(records, file, Some(status)))
     }
 
-    /// Is there a file, of ours or not?
+    /// Returns whether the file exists, supported or not.
     pub fn has_file(&self) -> bool {
         self.status != Status::Missing
     }
 
-    /// What is known of an output.
     pub fn deps(&self, output: NodeId) -> Option<Deps<'_>> {
         self.records.get(output)
     }
 
-    /// Gives back the memory of what was read so far; it may be read again.
+    /// Lets the kernel drop pages read so far; they can be read again.
     pub fn release(&self) {
         self.records.bytes().release();
     }
 
-    /// Every path of the log, in the order of the file (which is that of `-t deps`).
+    /// All paths in file order, which is also the order of `-t deps`.
     pub fn nodes(&self) -> &[NodeId] {
         self.records.nodes()
     }
 
-    /// The first output, in the order of the file's paths, whose command read `input`: what `input^` means on the
-    /// command line when no edge names the input.
+    /// The first output, in file order, whose command read `input`. `input^` on the command line means this output if
+    /// no edge has the input.
     pub fn first_reader(&self, input: NodeId) -> Option<NodeId> {
         let reads = |&output: &NodeId| self.deps(output).is_some_and(|deps| deps.ins().any(|node| node == input));
         self.nodes().iter().copied().find(reads)
@@ -171,13 +165,13 @@ impl DepsLog {
         Ok(())
     }
 
-    /// Notes that the command which made `output`, now of this mtime, read `ins`. The log does not know it before the
-    /// next `flush`.
+    /// Queues a record: the command that made `output`, with this mtime, read `ins`. The log does not contain it before
+    /// the next `flush`.
     pub fn note(&mut self, output: NodeId, mtime: Mtime, ins: Vec<NodeId>) {
         self.notes.push(Note { output, mtime, ins });
     }
 
-    /// Writes what was noted and the log does not say already. What other processes wrote may add nodes to the graph.
+    /// Writes the queued records that are not in the log yet. Records of other processes may add nodes to the graph.
     pub fn flush(&mut self, graph: &mut Graph<'_>) -> Result<()> {
         let notes = std::mem::take(&mut self.notes);
         if notes.is_empty() {
@@ -186,14 +180,13 @@ impl DepsLog {
         self.append(graph, &notes).map_err(with_context(b"Error writing to deps log: "))
     }
 
-    /// As `note`, but it is in the file when this returns.
+    /// Queues a record and writes it.
     pub fn record(&mut self, graph: &mut Graph<'_>, output: NodeId, mtime: Mtime, ins: &[NodeId]) -> Result<()> {
         self.note(output, mtime, ins.to_vec());
         self.flush(graph)
     }
 
-    /// Lets others have the log: after this there is a file, if only with a header. The next record takes in what
-    /// they did.
+    /// Lets another process write to the log: creates the file with its header. The next write reads appended records.
     pub fn close(&mut self, graph: &mut Graph<'_>) -> Result<()> {
         if !self.writes || self.records.len() > 0 {
             return Ok(());
@@ -215,7 +208,7 @@ impl DepsLog {
         done.map_err(with_context(b"failed recompaction: "))
     }
 
-    /// Appends these, as far as it can, or else the header alone. The error is the first one.
+    /// Appends the records, or only the header if there are none. Continues after an error, and returns the first one.
     fn append(&mut self, graph: &mut Graph<'_>, notes: &[Note]) -> Result<()> {
         let DepsLog { records, file, writes, .. } = self;
         let mut locked = match file {
@@ -261,7 +254,7 @@ impl DepsLog {
         Ok(())
     }
 
-    /// Removes a log that cannot be read, unless another process has made it one that can.
+    /// Removes an unreadable log, unless another process has replaced it by a valid one.
     fn start_over(&mut self, graph: &mut Graph<'_>) -> Result<()> {
         let DepsLog { records, file: Some(file), .. } = self else { return Ok(()) };
         let mut locked = file.lock()?;
@@ -278,13 +271,13 @@ impl DepsLog {
 
 impl Note {
     fn draft(&self, records: &mut Records, graph: &Graph<'_>) -> Result<RecordDraft> {
-        // As ninja words its own limit.
+        // Ninja's wording for its own limit.
         let too_long = |TooLong| Error::from("Numerical result out of range");
         records.draft(graph, self.output, self.mtime, &self.ins).map_err(too_long)
     }
 }
 
-/// Puts a draft into the file, if there is one, and then among the records.
+/// Appends a draft to the file, if there is one, and to the records.
 fn put(records: &mut Records, locked: &mut Option<LockedLog<'_>>, draft: RecordDraft) -> Result<()> {
     if let Some(locked) = locked
         && !draft.bytes.is_empty()
@@ -297,21 +290,21 @@ fn put(records: &mut Records, locked: &mut Option<LockedLog<'_>>, draft: RecordD
     Ok(())
 }
 
-/// Is the output still made by an edge with `deps`? If not, what the log says of it is of no use.
+/// Returns whether an edge with `deps` still makes the output. If not, its record is obsolete.
 pub fn is_deps_entry_live(graph: &GraphView<'_>, output: NodeId) -> bool {
     let Some(edge) = graph.in_edge(output) else { return false };
-    // What cannot be told is kept.
+    // On an error, the record is kept.
     graph.flag(edge, b"deps").unwrap_or(true)
 }
 
-/// Takes in what other processes did to the file, and cuts off what is not sound.
+/// Reads records that other processes appended, and cuts off a damaged end.
 fn read_appended(records: &mut Records, locked: &mut LockedLog<'_>, graph: &mut Graph<'_>) -> Result<()> {
     let tail = locked.tail(records.len())?;
     if tail.restart {
         records.clear();
     }
     if !tail.bytes.is_empty() {
-        // A signature that is not ours leaves nothing: the log is started over.
+        // After an unsupported header, nothing is kept and the log is started over.
         records.read(Content::Read(tail.bytes), graph, ReadPlan::ONE);
     }
     Ok(locked.cut(records.len())?)

@@ -1,12 +1,12 @@
-//! The form of `.ninja_deps`: its header, and records of paths and of deps. Does not know which records count.
+//! The format of `.ninja_deps`: a header, path records and deps records.
 //!
-//! All numbers are 32 bits, little-endian. After the signature and the version come records: a length in bytes,
-//! then as many bytes. Of two kinds:
+//! All numbers are 32 bits, little-endian. The signature and the version are followed by records: a length in bytes, then
+//! the content. There are two kinds:
 //!
-//! - a path: its text, up to three NULs to fill a word, and the complement of its id. Ids count paths from 0 in the
-//!   order of the file; the complement is there to notice two processes that both took one id.
-//! - deps, with the length's highest bit set: the output's id, its mtime (low half, high half), the inputs' ids. A
-//!   later record for the same output wins.
+//! - a path: its text, up to three NULs of padding, and the complement of its id. Ids count paths from 0 in file order; the
+//!   complement detects two processes that assigned the same id.
+//! - deps, with the highest bit of the length set: the output's id, its mtime (low half, high half), the inputs' ids. The
+//!   last record of an output counts.
 
 use std::ops::Range;
 
@@ -15,27 +15,24 @@ use crate::disk::Mtime;
 pub(super) const HEADER: &[u8; 16] = b"# ninjadeps\n\x04\0\0\0";
 const SIGNATURE_LENGTH: usize = 12;
 
-/// The longest record, in bytes.
+/// The maximum size of a record in bytes.
 pub(super) const LONGEST_RECORD: usize = (1 << 19) - 1;
 
 const IS_DEPS: u32 = 1 << 31;
-/// Output and mtime, in bytes.
+/// The size of the output id and the mtime.
 pub(super) const DEPS_HEAD: usize = 12;
 
-/// What became of reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReadStatus {
-    /// All of it was sound.
     Valid,
-    /// Something at the end was not, and is not kept.
+    /// The end is damaged and was dropped.
     Torn,
-    /// Not a log of ours; nothing is kept.
+    /// Not a supported log; nothing was kept.
     Unsupported,
-    /// Version 1, which could hold false data; nothing is kept.
+    /// Version 1, which may contain false data; nothing was kept.
     Version1,
 }
 
-/// Whether a log that begins like this can be read: sound, foreign or ancient.
 pub(super) fn check_header(bytes: &[u8]) -> ReadStatus {
     if bytes.starts_with(HEADER) {
         return ReadStatus::Valid;
@@ -46,7 +43,7 @@ pub(super) fn check_header(bytes: &[u8]) -> ReadStatus {
     }
 }
 
-/// A record that has its form. Which ids are known, the form does not say.
+/// A well-formed record. Its ids are not checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DepsRecord<'a> {
     Path {
@@ -56,12 +53,12 @@ pub(super) enum DepsRecord<'a> {
     Deps {
         output: u32,
         mtime: Mtime,
-        /// A word for each input.
+        /// Four bytes for each input.
         ins: &'a [u8],
     },
 }
 
-/// The record at `at`, and where the next one begins; None at the end, or where there is none of its form.
+/// Parses the record at `at`; returns it with the offset of the next one. `None` at the end or if it is malformed.
 #[inline]
 pub(super) fn read(bytes: &[u8], at: usize) -> Option<(DepsRecord<'_>, usize)> {
     let (size, rest) = bytes.get(at..)?.split_first_chunk::<4>()?;
@@ -97,29 +94,27 @@ fn read_deps(body: &[u8]) -> Option<DepsRecord<'_>> {
     Some(DepsRecord::Deps { output, mtime: mtime as Mtime, ins })
 }
 
-/// The number in four bytes.
 #[inline]
 pub(super) fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().expect("4 bytes"))
 }
 
-/// The highest of an output's id and its inputs'.
+/// The highest id of the output and the inputs.
 #[inline]
 pub(super) fn highest_id(output: u32, ins: &[u8]) -> u32 {
     ins.chunks_exact(4).map(word).fold(output, u32::max)
 }
 
-/// How many bytes behind a place a record is looked for: as many as most records have. Larger, a log that is none is
-/// searched for longer; smaller, in a log of long records one thread has to do it all.
+/// The number of bytes searched for a record. A larger window takes longer for a file that is not a log; with a smaller
+/// one, long records leave all work to one thread.
 const WINDOW: usize = 64 << 10;
 
-/// Records that must follow each other for it to be no chance.
+/// The number of consecutive plausible records required.
 const RUN: usize = 6;
 
-/// A place soon in this range where a record seems to begin. Whether it does, only they know who come from the records
-/// before it.
+/// Guesses the offset of a record near the start of the range. The caller must verify it by reading the records before.
 pub(super) fn find_record_start(bytes: &[u8], range: Range<usize>) -> Option<usize> {
-    // Records as they are written are whole words.
+    // Records are aligned to four bytes.
     let mut places = (range.start.next_multiple_of(4)..range.end.min(range.start + WINDOW)).step_by(4);
     places.find(|&place| {
         let mut at = place;
@@ -131,7 +126,7 @@ pub(super) fn find_record_start(bytes: &[u8], range: Range<usize>) -> Option<usi
     })
 }
 
-/// Where the next record begins, if there seems to be one at `at`, or the end. Looks at few bytes.
+/// Returns the offset of the next record if a record seems to begin at `at`. Reads only a few bytes.
 fn plausible_next(bytes: &[u8], at: usize) -> Option<usize> {
     let Some(head) = bytes.get(at..at + 8) else { return (at == bytes.len()).then_some(at) };
     let size = word(&head[..4]);
@@ -143,13 +138,12 @@ fn plausible_next(bytes: &[u8], at: usize) -> Option<usize> {
     if size & IS_DEPS != 0 {
         return (length >= DEPS_HEAD).then_some(next);
     }
-    // Ids are small: their words have zeros, and their complements end as no length does. Paths have no zeros but at
-    // their ends, and no bytes that UTF-8 has not.
+    // Ids are small, so their words contain zeros, and the complements end with 0xff, unlike a length. Paths contain
+    // zeros only as padding, and no 0xff.
     let is_text = head[4] != 0 && head[7] != 0xff && (length == 8 || !head[4..].contains(&0));
     (length >= 8 && is_text && bytes[next - 1] == 0xff).then_some(next)
 }
 
-/// Appends a path.
 pub(super) fn write_path(bytes: &mut Vec<u8>, path: &[u8], id: u32) {
     assert!(!path.is_empty(), "an empty path cannot be recorded");
     let padding = path.len().next_multiple_of(4) - path.len();
@@ -159,7 +153,6 @@ pub(super) fn write_path(bytes: &mut Vec<u8>, path: &[u8], id: u32) {
     bytes.extend_from_slice(&(!id).to_le_bytes());
 }
 
-/// Appends deps.
 pub(super) fn write_deps(bytes: &mut Vec<u8>, output: u32, mtime: Mtime, ins: impl ExactSizeIterator<Item = u32>) {
     let length = (DEPS_HEAD + 4 * ins.len()) as u32;
     bytes.extend_from_slice(&(length | IS_DEPS).to_le_bytes());
@@ -186,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_records_are_read_back() {
         let mut bytes = Vec::new();
         write_path(&mut bytes, b"a.h", 7);
         write_deps(&mut bytes, 7, -5, [1, 9, 3].into_iter());
@@ -200,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_is_where_a_record_begins() {
+    fn guessed_offset_is_a_record_start() {
         let (bytes, places) = log(300);
         for from in HEADER.len()..*places.last().expect("many") {
             let next = places.iter().find(|&&place| place >= from);
@@ -210,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_guess_where_no_record_is() {
+    fn no_guess_without_records() {
         assert_eq!(find_record_start(&[0; 4096], 0..4096), None);
         assert_eq!(find_record_start(&[0xff; 4096], 0..4096), None);
         assert_eq!(find_record_start(b"", 0..0), None);

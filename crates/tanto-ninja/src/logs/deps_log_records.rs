@@ -1,9 +1,7 @@
-//! The bytes of `.ninja_deps` and which of its records count: for each output of a `deps` edge the files its command
-//! read. Does not touch the disk.
+//! The records of `.ninja_deps` with an index of the last record of each output.
 //!
-//! Reading ends at the first record that is not sound: too long, cut off, with an id that no path before it has, a path
-//! that has an id already, none of its own, or no name that a file can have. Records stay bytes until someone asks for
-//! one; where they begin is known by id.
+//! Reading stops at the first invalid record: too long, incomplete, with an unknown id, or with a duplicate,
+//! misnumbered or impossible path. Records are parsed on demand.
 
 use tanto_sys::threads::map_parallel;
 
@@ -24,33 +22,33 @@ use super::saved_index::DepsLogState;
 
 pub(super) const NO_ID: u32 = u32::MAX;
 
-/// What is known of one output.
+/// The discovered inputs of one output.
 #[derive(Clone, Copy)]
 pub struct Deps<'a> {
-    /// The output's mtime when this was recorded. A newer output voids it.
+    /// The output's mtime when this was recorded. A newer output makes the record stale.
     pub mtime: Mtime,
-    /// The output's.
+    /// The output's id.
     id: u32,
     ids: &'a [u8],
     nodes: &'a [NodeId],
 }
 
 impl<'a> Deps<'a> {
-    /// The files that the command read, in the order in which it named them.
+    /// The inputs, in the order in which the command reported them.
     pub fn ins(self) -> impl ExactSizeIterator<Item = NodeId> + Clone + 'a {
         self.numbers().map(move |number| self.nodes[number as usize])
     }
 
-    /// Their numbers in the log, of which each is an index into `DepsLog::nodes`.
+    /// The inputs' ids, which are indexes into `DepsLog::nodes`.
     pub fn numbers(self) -> impl ExactSizeIterator<Item = u32> + Clone + 'a {
-        // All ids were known a moment ago. If someone writes into the file right now, the output stands for what they
-        // may be: it is a file like any other.
+        // The ids were checked before. If the file is being changed concurrently, unknown ids are replaced by the
+        // output's own.
         let known = move |id: u32| if (id as usize) < self.nodes.len() { id } else { self.id };
         self.ids.chunks_exact(4).map(move |id| known(word(id)))
     }
 }
 
-/// What was found in a file, to be kept.
+/// The index of a file, in saved form.
 pub(super) struct RecordIndex {
     pub(super) total: usize,
     pub(super) unique: usize,
@@ -59,31 +57,29 @@ pub(super) struct RecordIndex {
     pub(super) deps: Slab<u64>,
 }
 
-/// A picture of the file, as far as it is sound, with indexes.
 #[derive(Default)]
 pub(super) struct Records {
     bytes: LogBuffer,
     /// By id.
     nodes: OverlayVec<NodeId>,
-    /// By node; `NO_ID` or past the end for none.
+    /// By node: the id. `NO_ID`, or past the end, if there is none.
     ids: OverlayVec<u32>,
-    /// By id, or past the end: where the output's record begins; 0 for none.
+    /// By id: the offset of the output's record. 0, or past the end, if there is none.
     deps: OverlayVec<u64>,
-    /// How many deps records were read.
+    /// The number of deps records.
     total: usize,
-    /// For how many outputs.
+    /// The number of outputs with a record.
     unique: usize,
-    /// How many of the bytes are known from what was kept.
+    /// The number of bytes covered by the saved index.
     saved: usize,
 }
 
 impl Records {
-    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Records::default();
     }
 
-    /// Goes on from an index of the first `length` bytes of a file. None if it does not fit the graph.
+    /// Continues from an index of the first `length` bytes; `None` if it does not fit the graph.
     pub(super) fn resume(
         bytes: LogBuffer,
         length: usize,
@@ -102,13 +98,12 @@ impl Records {
         Some((records, status))
     }
 
-    /// What is known now.
     pub(super) fn state(&self, fingerprint: LogFingerprint) -> DepsLogState {
         let (nodes, deps) = (self.nodes.all().to_vec(), self.deps.to_vec());
         DepsLogState { fingerprint, total: self.total, unique: self.unique, nodes, deps }
     }
 
-    /// Reads more bytes; keeps those that are sound. New paths become nodes.
+    /// Reads more bytes and keeps the valid ones. New paths become nodes.
     pub(super) fn read(&mut self, content: Content, graph: &mut Graph<'_>, plan: ReadPlan) -> ReadStatus {
         let at = self.bytes.len();
         if at == 0 {
@@ -121,7 +116,7 @@ impl Records {
         self.read_from(at.max(HEADER.len()), graph, plan)
     }
 
-    /// Reads the bytes from `at` on, where a record begins.
+    /// Reads from the record at offset `at`.
     fn read_from(&mut self, at: usize, graph: &mut Graph<'_>, plan: ReadPlan) -> ReadStatus {
         let bytes = std::mem::take(&mut self.bytes);
         let end = at + self.read_records(bytes.rest(at), at, graph, plan);
@@ -131,12 +126,12 @@ impl Records {
         status
     }
 
-    /// Reads records that are `base` bytes behind the file's start; how many bytes are sound.
+    /// Reads records that begin `base` bytes into the file; returns the number of valid bytes.
     fn read_records(&mut self, bytes: &[u8], base: usize, graph: &mut Graph<'_>, plan: ReadPlan) -> usize {
         let mut ahead = read_chunks(bytes, graph, plan).into_iter();
         let mut end = 0;
         for limit in limits(bytes, plan.chunk) {
-            // A guess counts if the records before it lead there.
+            // The guessed start counts only if the records before lead to it.
             let guessed = ahead.next().flatten().filter(|chunk| chunk.start == end);
             let chunk = guessed.unwrap_or_else(|| read_chunk(bytes, end, limit, graph));
             end = self.apply_chunk(&chunk, bytes, base, graph);
@@ -147,7 +142,8 @@ impl Records {
         end
     }
 
-    /// Takes in what was found in a chunk; where the first record begins that is not sound, or the next chunk's first.
+    /// Applies the records of a chunk. Returns the offset of the first invalid record, or of the next chunk's first
+    /// record.
     fn apply_chunk(&mut self, chunk: &RecordChunk, bytes: &[u8], base: usize, graph: &mut Graph<'_>) -> usize {
         let mut nodes = chunk.nodes.iter().copied();
         for item in &chunk.items {
@@ -199,11 +195,11 @@ impl Records {
 
     fn id(&self, node: NodeId) -> u32 {
         let id = self.ids.get(node.index()).unwrap_or(NO_ID);
-        // What was kept may be damaged.
+        // A damaged snapshot may contain a wrong id.
         if self.nodes.get(id as usize) == Some(node) { id } else { NO_ID }
     }
 
-    /// Gives the node the next id.
+    /// Assigns the next id to the node.
     fn name(&mut self, node: NodeId) {
         if node.index() >= self.ids.len() {
             self.ids.to_mut().resize(node.index() + 1, NO_ID);
@@ -212,7 +208,7 @@ impl Records {
         self.nodes.to_mut().push(node);
     }
 
-    /// What is known of an output. Nothing if its record is none any more, because someone wrote into the file.
+    /// Returns `None` also if the record is malformed because another process has written into the file.
     pub(super) fn get(&self, output: NodeId) -> Option<Deps<'_>> {
         let id = self.id(output);
         let (at, nodes) = (self.deps.get(id as usize)?, self.nodes.all());
@@ -229,13 +225,13 @@ impl Records {
         }
     }
 
-    /// All nodes that have an id, in the order of the file.
+    /// All nodes with an id, in file order.
     pub(super) fn nodes(&self) -> &[NodeId] {
         self.nodes.all()
     }
 
-    /// Draws up what has to be appended for the file to say this of `output`. The nodes get their ids now: `commit`
-    /// or `roll_back` must follow. An error is a record beyond the limit; then nothing has changed.
+    /// Formats the records to append for `output`. Assigns ids to the nodes, so that `commit` or `roll_back` must
+    /// follow. Fails, without changes, if a record would exceed the limit.
     pub(super) fn draft(
         &mut self,
         graph: &GraphView<'_>,
@@ -267,13 +263,13 @@ impl Records {
         Ok(draft)
     }
 
-    /// The header alone, where there is nothing.
+    /// The header, if the file is empty.
     pub(super) fn draft_header(&self) -> RecordDraft {
         let bytes = if self.bytes.len() == 0 { HEADER.to_vec() } else { Vec::new() };
         RecordDraft { bytes, named: self.nodes.len(), deps: None }
     }
 
-    /// The draft is in the file now.
+    /// Adds records that were written to the file.
     pub(super) fn commit(&mut self, draft: RecordDraft) {
         self.bytes.push(&draft.bytes);
         if let Some((id, at)) = draft.deps {
@@ -282,14 +278,14 @@ impl Records {
         }
     }
 
-    /// The draft did not get into the file.
+    /// Removes the ids of a draft that was not written.
     pub(super) fn roll_back(&mut self, draft: &RecordDraft) {
         for node in self.nodes.to_mut().split_off(draft.named) {
             self.ids.set(node.index(), NO_ID);
         }
     }
 
-    /// New records, with those outputs alone that `is_live` keeps.
+    /// New records for the outputs that `is_live` accepts.
     pub(super) fn rewritten(&self, graph: &GraphView<'_>, mut is_live: impl FnMut(NodeId) -> bool) -> Records {
         let mut new = Records::default();
         new.commit(new.draft_header());
@@ -305,34 +301,32 @@ impl Records {
         new
     }
 
-    /// Is it mostly records that later ones made void?
+    /// Returns whether most records are superseded.
     pub(super) fn needs_recompaction(&self) -> bool {
         self.total > 1000 && self.total > self.unique * 3
     }
 
-    /// How many bytes the file has, as far as we know it.
+    /// The number of bytes known, which is the size of the file.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many bytes are not known from what was kept.
     pub(super) fn unsaved_bytes(&self) -> usize {
         self.len().saturating_sub(self.saved)
     }
 
-    /// The file's bytes, as far as we know them.
     pub(super) fn bytes(&self) -> &LogBuffer {
         &self.bytes
     }
 }
 
-/// Where the chunks end.
+/// The end offsets of the chunks.
 fn limits(bytes: &[u8], chunk: usize) -> impl Iterator<Item = usize> {
     let length = bytes.len();
     (0..length.div_ceil(chunk)).map(move |number| length.min((number + 1) * chunk))
 }
 
-/// Reads all chunks at once, each from where its first record seems to begin. Nothing where one thread does it all.
+/// Reads all chunks in parallel, each from a guessed record start. Empty with one thread.
 fn read_chunks(bytes: &[u8], graph: &GraphView<'_>, plan: ReadPlan) -> Vec<Option<RecordChunk>> {
     if plan.threads == 1 {
         return Vec::new();
@@ -352,16 +346,16 @@ fn intern_at(bytes: &[u8], at: usize, graph: &mut Graph<'_>) -> Option<NodeId> {
     }
 }
 
-/// A record is beyond ninja's limit.
+/// A record exceeds ninja's limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TooLong;
 
-/// Records that are to be appended.
+/// Records to append.
 pub(super) struct RecordDraft {
     pub(super) bytes: Vec<u8>,
-    /// How many nodes had ids before.
+    /// The number of ids before the draft.
     named: usize,
-    /// The output's id, and where in the file its record will begin.
+    /// The output's id and the file offset of its record.
     deps: Option<(u32, usize)>,
 }
 

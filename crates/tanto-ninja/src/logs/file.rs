@@ -1,8 +1,7 @@
-//! A log's file: read or mapped at once, appended to under a lock, replaced whole. Does not know what the bytes mean.
+//! Log files: loading, appending under a lock, and replacing.
 //!
-//! Several processes may write to one log (a nested build, CMake's `-t restat`). Each takes an exclusive lock on
-//! the file for one record at a time, and looks first whether the file is still the one at the path and as long as
-//! it believes.
+//! Several processes may write to one log (a nested build, CMake's `-t restat`). Each takes an exclusive lock for one
+//! write, and first checks that its file is still the one at the path and has the expected length.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -18,15 +17,14 @@ use crate::error::Error;
 use super::fingerprint::LogFingerprint;
 use super::log_buffer::{Content, LogBuffer};
 
-/// The largest log that is read, in bytes.
+/// The maximum size of a log in bytes.
 const LIMIT: u64 = 8 << 30;
 
-/// From so many bytes on a log is mapped, not read. To map and scan it took as long as to read and scan it between
-/// 256 KiB and 1 MiB, half as long from 4 MiB on, and at 16 KiB longer by 3 us. Smaller, small builds pay for mappings;
-/// larger, middling logs are copied, most of which nobody looks at twice.
+/// The size in bytes from which a log is mapped instead of read. Mapping and scanning takes as long as reading and
+/// scanning between 256 KiB and 1 MiB, half as long from 4 MiB on, and 3 us longer at 16 KiB.
 pub(super) const WORTH_MAPPING: u64 = 1 << 20;
 
-/// The first bytes of a log, more than its header; empty if there is no log. None if that cannot be told.
+/// Reads the first bytes, including the header. Empty if there is no file; `None` on an error.
 pub(super) fn read_head(path: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     match File::open(Path::new(OsStr::from_bytes(path))) {
@@ -37,16 +35,15 @@ pub(super) fn read_head(path: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The file of a log, and where it is.
 pub(super) struct LogFile {
     path: PathBuf,
-    /// The file that was read or written last. It stays open, so that no other file gets its inode number.
+    /// The file last read or written. It stays open, so that its inode number is not reused.
     file: Option<File>,
     writable: bool,
 }
 
 impl LogFile {
-    /// Reads the file or maps it; None if there is none. Writes nothing.
+    /// Reads or maps the file; `None` if it does not exist. Does not write.
     pub(super) fn load(path: &[u8]) -> io::Result<(Self, Option<Content>)> {
         let path = PathBuf::from(OsStr::from_bytes(path));
         let file = match File::open(&path) {
@@ -60,32 +57,30 @@ impl LogFile {
         Ok((LogFile { path, file: Some(file), writable: false }, Some(content)))
     }
 
-    /// As `load`, if the file still begins with what is sealed.
+    /// Like `load`, if the file still begins with the bytes of the fingerprint.
     pub(super) fn resume(path: &[u8], fingerprint: &LogFingerprint) -> Option<(Self, LogBuffer)> {
         let (file, content) = LogFile::load(path).ok()?;
-        let image = LogBuffer::from(content?);
-        fingerprint.fits(file.file.as_ref()?, &image).then_some((file, image))
+        let buffer = LogBuffer::from(content?);
+        fingerprint.fits(file.file.as_ref()?, &buffer).then_some((file, buffer))
     }
 
-    /// The fingerprint of the bytes that `image` shows, if there are some, and a file.
-    pub(super) fn fingerprint(&self, image: &LogBuffer) -> Option<LogFingerprint> {
-        let file = self.file.as_ref().filter(|_| image.len() > 0)?;
-        LogFingerprint::of(file, image, image.len()).ok()
+    pub(super) fn fingerprint(&self, buffer: &LogBuffer) -> Option<LogFingerprint> {
+        let file = self.file.as_ref().filter(|_| buffer.len() > 0)?;
+        LogFingerprint::of(file, buffer, buffer.len()).ok()
     }
 
-    /// Reads the file again, from its start, for a mapping that turned out to be torn.
+    /// Reads the file from its start, after a mapping was torn.
     pub(super) fn read_again(&mut self) -> io::Result<Content> {
         let mut file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
         file.rewind()?;
         read(file, file.metadata()?.len())
     }
 
-    /// Is there a file at the path now?
     pub(super) fn is_there(&self) -> bool {
         self.path.exists()
     }
 
-    /// Waits for the lock on the file that is at the path now; makes one if there is none.
+    /// Locks the file at the path, and creates it if there is none.
     pub(super) fn lock(&mut self) -> io::Result<LockedLog<'_>> {
         let mut replaced = false;
         loop {
@@ -94,7 +89,7 @@ impl LogFile {
             wait_for_lock(file);
             match is_at(file, &self.path) {
                 Ok(Some(len)) => return Ok(LockedLog { log: self, replaced, len }),
-                // Someone replaced or removed it, perhaps while we waited.
+                // Replaced or removed, perhaps while waiting for the lock.
                 Ok(None) => replaced = true,
                 Err(error) => {
                     self.file = None;
@@ -105,7 +100,7 @@ impl LogFile {
         }
     }
 
-    /// Returns whether the file is another one than before.
+    /// Returns whether the file was replaced.
     fn open_for_writing(&mut self) -> io::Result<bool> {
         if self.writable && self.file.is_some() {
             return Ok(false);
@@ -121,15 +116,15 @@ impl LogFile {
     }
 }
 
-/// What others appended since we looked.
+/// Bytes that other processes have appended.
 pub(super) struct Appended {
-    /// The file is another one, or was cut: what we know of it no longer holds, and `bytes` is the whole file.
+    /// The file was replaced or cut: discard everything known; `bytes` is the whole file.
     pub(super) restart: bool,
-    /// From where our knowledge ends to the file's end.
+    /// The bytes after those known.
     pub(super) bytes: Vec<u8>,
 }
 
-/// The right to change the file, until it is dropped.
+/// Holds the lock until dropped.
 pub(super) struct LockedLog<'a> {
     log: &'a mut LogFile,
     replaced: bool,
@@ -137,7 +132,7 @@ pub(super) struct LockedLog<'a> {
 }
 
 impl LockedLog<'_> {
-    /// Reads what lies behind the first `known` bytes.
+    /// Reads the bytes after the first `known` ones.
     pub(super) fn tail(&self, known: usize) -> io::Result<Appended> {
         let restart = self.replaced || self.len < known as u64;
         let from = if restart { 0 } else { known as u64 };
@@ -147,7 +142,7 @@ impl LockedLog<'_> {
         Ok(Appended { restart, bytes })
     }
 
-    /// Cuts off what lies behind the first `sound` bytes.
+    /// Truncates the file to its valid bytes.
     pub(super) fn cut(&mut self, sound: usize) -> io::Result<()> {
         assert!(sound as u64 <= self.len, "a log cannot be cut to more than it is");
         if (sound as u64) < self.len {
@@ -157,11 +152,11 @@ impl LockedLog<'_> {
         Ok(())
     }
 
-    /// Appends `bytes` behind the `known` ones, which are the whole file: all of them or none.
+    /// Appends all bytes or none. `known` must be the length of the file.
     pub(super) fn append(&mut self, known: usize, bytes: &[u8]) -> io::Result<()> {
         assert_eq!(known as u64, self.len, "a record is appended only to a file known to its end");
         if let Err(error) = write(self.file(), bytes) {
-            // If this fails too, the next one to append finds a tail that is not sound, and cuts it off.
+            // If this fails too, the next writer cuts off the incomplete record.
             let _ = self.file().set_len(self.len);
             return Err(error);
         }
@@ -169,8 +164,8 @@ impl LockedLog<'_> {
         Ok(())
     }
 
-    /// Puts a new file of these parts in the place of the old one. It is written next to it, under its name with
-    /// `suffix`: whatever happens, there is a whole log at the path.
+    /// Replaces the file by a new one, written beside it with `suffix` and then renamed, so that there is a complete
+    /// log at the path at any time.
     pub(super) fn replace(&mut self, suffix: &str, parts: &[&[u8]]) -> io::Result<()> {
         let mut temporary = self.log.path.clone().into_os_string();
         temporary.push(suffix);
@@ -188,7 +183,6 @@ impl LockedLog<'_> {
         }
     }
 
-    /// Removes the file.
     pub(super) fn remove(self) -> io::Result<()> {
         fs::remove_file(&self.log.path)?;
         self.log.file = None;
@@ -196,7 +190,7 @@ impl LockedLog<'_> {
     }
 
     fn write_beside(&self, temporary: &Path, parts: &[&[u8]]) -> io::Result<File> {
-        // What a crashed process left there may be a link to anywhere.
+        // A link left at this path must not be followed.
         match fs::remove_file(temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -249,7 +243,7 @@ fn same(a: &Metadata, b: &Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// The length of `file`, if it is the one at `path`.
+/// The length of `file`, if it is the file at `path`.
 fn is_at(file: &File, path: &Path) -> io::Result<Option<u64>> {
     let ours = file.metadata()?;
     match fs::metadata(path) {
@@ -259,7 +253,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-/// A build as root does not take the log away from its owner. Not being allowed to is no error.
+/// Keeps the owner of a log that root rewrites. A missing permission is not an error.
 fn keep_owner(old: &Metadata, new: &File) {
     if let Ok(now) = new.metadata()
         && (old.uid(), old.gid()) != (now.uid(), now.gid())
@@ -268,7 +262,7 @@ fn keep_owner(old: &Metadata, new: &File) {
     }
 }
 
-/// On a file system without locks there is none, as with ninja.
+/// On a file system without locks, continues without one, like ninja.
 fn wait_for_lock(file: &File) {
     while let Err(error) = file.lock() {
         if error.kind() != io::ErrorKind::Interrupted {
@@ -277,23 +271,22 @@ fn wait_for_lock(file: &File) {
     }
 }
 
-/// The error of a log that was cut while it was to be written again: what is missing must not get lost.
+/// The error when a log is cut while it is rewritten. Continuing would lose entries.
 pub(super) fn truncated_error() -> Error {
     Error::from("the file was cut short while it was read")
 }
 
-/// The error of a log that cannot be loaded: what failed, why, and what helps.
 pub(super) fn cannot_load(what: &[u8], path: &[u8], error: io::Error) -> Error {
     let advice: &[u8] = if error.kind() == io::ErrorKind::IsADirectory { b"; remove or rename it" } else { b"" };
     Error::new(&[what, path, b": ", &Error::from(error).text, advice])
 }
 
-/// Says what was tried in front of why it failed.
+/// Prefixes an error with the failed action.
 pub(super) fn with_context(what: &'static [u8]) -> impl Fn(Error) -> Error {
     move |reason| Error::new(&[what, &reason.text])
 }
 
-/// An empty buffer for `len` bytes.
+/// An empty buffer with a capacity of `len` bytes.
 fn reserve(len: u64) -> io::Result<Vec<u8>> {
     if len > LIMIT {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
@@ -319,14 +312,14 @@ fn write(mut file: &File, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A disk that fills up, for tests.
+/// Simulates a full disk in tests.
 #[cfg(test)]
 pub(super) mod faults {
     use std::cell::Cell;
 
     thread_local!(static SPACE: Cell<Option<usize>> = const { Cell::new(None) });
 
-    /// From now on each write of this thread gets no more than this many bytes to the disk; None for all.
+    /// Limits each write of this thread to this many bytes; `None` removes the limit.
     pub(crate) fn limit_writes(space: Option<usize>) {
         SPACE.set(space);
     }

@@ -1,15 +1,13 @@
-//! A log's bytes: the file as it was read or mapped, and what came after. Does not know what the bytes mean.
+//! The bytes of a log: the file, read or mapped, followed by the bytes appended since.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use tanto_sys::memory::map::Map;
 
-/// What a file held when it was looked at.
 pub(super) enum Content {
-    /// A copy.
     Read(Vec<u8>),
-    /// The file itself: whoever changes it changes what is seen here.
+    /// Shows changes made to the file by others.
     Mapped(Map),
 }
 
@@ -24,11 +22,11 @@ impl Deref for Content {
     }
 }
 
-/// The bytes of a log by their places in the file, in two parts. Nothing of meaning lies across both.
+/// Bytes addressed by file offset, in two parts. No line or record spans both.
 #[derive(Clone)]
 pub(super) struct LogBuffer {
     loaded: Arc<Content>,
-    /// How many bytes of `loaded` count.
+    /// The number of valid bytes in `loaded`.
     valid: usize,
     appended: Vec<u8>,
 }
@@ -46,12 +44,11 @@ impl From<Content> for LogBuffer {
 }
 
 impl LogBuffer {
-    /// How many bytes there are.
     pub(super) fn len(&self) -> usize {
         self.valid + self.appended.len()
     }
 
-    /// What lies at `at` and behind it in the same part; nothing past the end.
+    /// The bytes from `at` to the end of its part; empty past the end.
     #[inline]
     pub(super) fn rest(&self, at: usize) -> &[u8] {
         match at.checked_sub(self.valid) {
@@ -60,7 +57,8 @@ impl LogBuffer {
         }
     }
 
-    /// Was something of the file not there when it was read? Then this is no picture of it.
+    /// Returns whether a read from the mapping failed because the file was cut. The bytes are then not those of the
+    /// file.
     pub(super) fn is_torn(&self) -> bool {
         match &*self.loaded {
             Content::Read(_) => false,
@@ -68,19 +66,18 @@ impl LogBuffer {
         }
     }
 
-    /// Gives back the memory of what was read so far; it may be read again.
+    /// Lets the kernel drop pages read so far; they can be read again.
     pub(super) fn release(&self) {
         if let Content::Mapped(map) = &*self.loaded {
             map.release(0..map.len());
         }
     }
 
-    /// Both parts.
     pub(super) fn parts(&self) -> [&[u8]; 2] {
         [&self.loaded[..self.valid], &self.appended]
     }
 
-    /// A copy of these bytes, as far as they are there.
+    /// Copies the part of the range that exists.
     pub(super) fn copy(&self, range: Range<usize>) -> Vec<u8> {
         let range = range.start..range.end.min(self.len());
         let loaded = &self.loaded[range.start.min(self.valid)..range.end.min(self.valid)];
@@ -88,7 +85,7 @@ impl LogBuffer {
         [loaded, appended].concat()
     }
 
-    /// More of the file.
+    /// Adds content without copying it if the buffer is empty.
     pub(super) fn add(&mut self, content: Content) {
         if self.len() == 0 {
             *self = content.into();
@@ -97,12 +94,10 @@ impl LogBuffer {
         }
     }
 
-    /// More of the file, which is copied.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.appended.extend_from_slice(bytes);
     }
 
-    /// Forgets all but the loaded `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         self.appended.truncate(len.saturating_sub(self.valid));
         self.valid = self.valid.min(len);
@@ -114,35 +109,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_their_places_in_the_file() {
-        let mut image = LogBuffer::default();
-        assert_eq!((image.len(), image.rest(0)), (0, b"".as_slice()));
-        image.add(Content::Read(b"abc".to_vec()));
-        image.add(Content::Read(b"de".to_vec()));
-        image.push(b"f");
-        assert_eq!((image.len(), image.rest(1), image.rest(3), image.rest(5)), (6, &b"bc"[..], &b"def"[..], &b"f"[..]));
-        assert_eq!((image.rest(6), image.rest(7)), (b"".as_slice(), b"".as_slice()));
-        assert_eq!(image.parts(), [b"abc".as_slice(), b"def"]);
+    fn bytes_are_addressed_by_file_offset() {
+        let mut buffer = LogBuffer::default();
+        assert_eq!((buffer.len(), buffer.rest(0)), (0, b"".as_slice()));
+        buffer.add(Content::Read(b"abc".to_vec()));
+        buffer.add(Content::Read(b"de".to_vec()));
+        buffer.push(b"f");
         assert_eq!(
-            [image.copy(1..2), image.copy(2..5), image.copy(3..9), image.copy(6..6)],
+            (buffer.len(), buffer.rest(1), buffer.rest(3), buffer.rest(5)),
+            (6, &b"bc"[..], &b"def"[..], &b"f"[..])
+        );
+        assert_eq!((buffer.rest(6), buffer.rest(7)), (b"".as_slice(), b"".as_slice()));
+        assert_eq!(buffer.parts(), [b"abc".as_slice(), b"def"]);
+        assert_eq!(
+            [buffer.copy(1..2), buffer.copy(2..5), buffer.copy(3..9), buffer.copy(6..6)],
             [&b"b"[..], b"cde", b"def", b""]
         );
-        image.truncate(4);
-        assert_eq!(image.parts(), [b"abc".as_slice(), b"d"]);
-        image.truncate(2);
-        image.push(b"x");
-        assert_eq!((image.len(), image.parts()), (3, [b"ab".as_slice(), b"x"]));
+        buffer.truncate(4);
+        assert_eq!(buffer.parts(), [b"abc".as_slice(), b"d"]);
+        buffer.truncate(2);
+        buffer.push(b"x");
+        assert_eq!((buffer.len(), buffer.parts()), (3, [b"ab".as_slice(), b"x"]));
     }
 
     #[test]
-    fn a_mapped_file_is_as_good_as_a_read_one() {
-        let dir = tanto_testing::Scratch::new("image");
+    fn mapped_file_can_be_read() {
+        let dir = tanto_testing::Scratch::new("buffer");
         dir.write("f", "content");
         let file = std::fs::File::open(dir.at("f")).expect("open");
         let content = Content::Mapped(Map::new(&file, 7).expect("map"));
-        let mut image = LogBuffer::default();
-        image.add(content);
-        assert!(!image.is_torn());
-        assert_eq!(image.rest(3), b"tent");
+        let mut buffer = LogBuffer::default();
+        buffer.add(content);
+        assert!(!buffer.is_torn());
+        assert_eq!(buffer.rest(3), b"tent");
     }
 }

@@ -1,18 +1,17 @@
-//! Plain data in a row, most of which may lie in a snapshot, with what has changed since. Does not know what it means.
+//! A vector whose base may be mapped from a snapshot; changes are kept in a map beside it.
 
 use bytemuck::Pod;
 
 use crate::flat::Slab;
 use crate::hash::Map;
 
-/// A row in a snapshot is copied when one in so many has changed: then a copy is not larger than what is noted beside
-/// it. Smaller, much is noted; larger, a few changes cost a copy of everything.
+/// A mapped vector is copied when 1 of this many items has changed; then the copy is not larger than the map of
+/// changes.
 const WORTH_A_COPY: usize = 16;
 
-/// A row that can be changed.
 pub(super) enum OverlayVec<T> {
     Owned(Vec<T>),
-    /// What was kept, and what holds in its place.
+    /// The base, and changed items by index.
     Mapped(Slab<T>, Map<usize, T>),
 }
 
@@ -29,7 +28,6 @@ impl<T: Pod> From<Slab<T>> for OverlayVec<T> {
 }
 
 impl<T: Pod> OverlayVec<T> {
-    /// How many there are.
     #[inline]
     pub(super) fn len(&self) -> usize {
         match self {
@@ -38,7 +36,6 @@ impl<T: Pod> OverlayVec<T> {
         }
     }
 
-    /// One of them, if it is there.
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<T> {
         match self {
@@ -49,7 +46,7 @@ impl<T: Pod> OverlayVec<T> {
         }
     }
 
-    /// Changes one that is there.
+    /// Replaces an existing item.
     #[inline]
     pub(super) fn set(&mut self, at: usize, item: T) {
         match self {
@@ -60,7 +57,7 @@ impl<T: Pod> OverlayVec<T> {
         }
     }
 
-    /// The row, to be made longer or shorter; copied if it lies in a snapshot.
+    /// The items as a vector that can grow; a mapped one is copied first.
     #[inline]
     pub(super) fn to_mut(&mut self) -> &mut Vec<T> {
         if let OverlayVec::Mapped(..) = self {
@@ -70,13 +67,12 @@ impl<T: Pod> OverlayVec<T> {
         items
     }
 
-    /// A copy of it.
     pub(super) fn to_vec(&self) -> Vec<T> {
         match self {
             OverlayVec::Owned(items) => items.clone(),
             OverlayVec::Mapped(saved, changed) => {
                 let mut items = saved.all().to_vec();
-                // Of a damaged snapshot there may be less.
+                // A damaged snapshot may be shorter.
                 items.resize(saved.len(), T::zeroed());
                 changed.iter().for_each(|(&at, &item)| items[at] = item);
                 items
@@ -84,7 +80,7 @@ impl<T: Pod> OverlayVec<T> {
         }
     }
 
-    /// All of them, of a row of which none was ever changed, only its length.
+    /// All items of a vector whose items never changed, only its length.
     pub(super) fn all(&self) -> &[T] {
         match self {
             OverlayVec::Owned(items) => items,
@@ -107,7 +103,7 @@ mod tests {
     use crate::flat::Blocks;
 
     #[test]
-    fn a_row_is_the_same_wherever_it_lies() {
+    fn owned_and_mapped_vectors_behave_alike() {
         let items: Vec<u32> = (0..100).collect();
         for row in [OverlayVec::Owned(items.clone()), OverlayVec::from(Slab::from(items.clone()))] {
             let (mut row, mut items) = (row, items.clone());
@@ -124,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_a_damaged_snapshot_is_as_long_as_it_was() {
+    fn vector_of_a_damaged_snapshot_keeps_its_length() {
         let dir = tanto_testing::Scratch::new("row");
         dir.write("f", [7; 40]);
         let map = Map::new(&File::open(dir.at("f")).expect("open"), 40).expect("map");

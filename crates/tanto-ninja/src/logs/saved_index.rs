@@ -1,5 +1,4 @@
-//! What is found in the logs, as flat arrays: to be kept, and put back when the files still begin as they did. Does not
-//! know where they are kept.
+//! The indexes of both logs as flat arrays, in the form saved in snapshots.
 
 use tanto_sys::threads::map_parallel;
 
@@ -12,52 +11,52 @@ use super::deps_log_records::NO_ID;
 use super::fingerprint::LogFingerprint;
 use super::log_buffer::LogBuffer;
 
-/// The index of a `.ninja_log`.
+/// The saved index of a `.ninja_log`.
 #[derive(Debug)]
 pub struct BuildLogIndex {
-    /// Of which bytes of which file it is, and what they are: words that only the log understands.
-    pub facts: [u64; 3 + LogFingerprint::WORDS],
-    /// For each node where its last line begins; 0 for none.
+    /// Version, number of lines, number of nodes, and the file's fingerprint.
+    pub header: [u64; 3 + LogFingerprint::WORDS],
+    /// By node: the offset of its last line, or 0.
     pub last: Slab<u64>,
-    /// Where the lines of outputs begin that are no nodes, in the order of the file.
-    pub side: Slab<u64>,
-    /// For each node what its last line says that decides whether it is dirty.
-    pub made: Slab<LoggedCommand>,
+    /// The offsets of lines whose outputs are not nodes, in file order.
+    pub unindexed: Slab<u64>,
+    /// By node: the parsed last line.
+    pub logged: Slab<LoggedCommand>,
 }
 
 tanto_sys::pod! {
-    /// What the log says of how an output was made, without the times.
+    /// The parts of an entry that matter for the dirty check.
     #[derive(PartialEq, Eq, Debug)]
     pub struct LoggedCommand {
-        /// The hash of the command, by the log's version.
+        /// The hash depends on the log's version.
         pub command_hash: u64,
-        /// What the output was up to date with; see `BuildLog::records_output_mtime`.
+        /// See `BuildLog::records_output_mtime`.
         pub mtime: Mtime,
     }
 }
 
 impl LoggedCommand {
-    /// Nothing is known, or a line says just this: it has to be looked at.
+    /// Not in the index; the line must be parsed.
     pub(super) const UNKNOWN: LoggedCommand = LoggedCommand { command_hash: u64::MAX, mtime: Mtime::MIN };
 }
 
-/// The index of a `.ninja_deps`.
+/// The saved index of a `.ninja_deps`.
 #[derive(Debug)]
 pub struct DepsLogIndex {
-    /// As for a `.ninja_log`.
-    pub facts: [u64; 2 + LogFingerprint::WORDS],
-    /// By a file's number in the log: its node.
+    /// Number of records, number of outputs, and the file's fingerprint.
+    pub header: [u64; 2 + LogFingerprint::WORDS],
+    /// By id.
     pub nodes: Slab<NodeId>,
-    /// By node: its number in the log; `u32::MAX` for none.
+    /// By node: its id, or `u32::MAX`.
     pub ids: Slab<u32>,
-    /// By number in the log: where the output's record begins; 0 for none.
+    /// By id: the offset of the output's record, or 0.
     pub deps: Slab<u64>,
 }
 
-/// Lines that a thread takes at a time.
+/// Lines parsed by a thread at a time.
 const PIECE: usize = 16 << 10;
 
-/// What was known of a `.ninja_log`.
+/// The state of a `.ninja_log` at one moment, from which the index can be built later, while the log grows.
 pub struct BuildLogState {
     pub(super) fingerprint: LogFingerprint,
     pub(super) version: u32,
@@ -65,44 +64,43 @@ pub struct BuildLogState {
     pub(super) text: LogBuffer,
     /// By node; 0 for none.
     pub(super) last: Vec<u64>,
-    pub(super) side: Vec<u64>,
+    pub(super) unindexed: Vec<u64>,
 }
 
 impl BuildLogState {
-    /// The parts for the nodes whose numbers in `numbers` are below `count`, by those: nodes that the graph had when the
-    /// log was loaded. None if the file was cut short since.
+    /// Builds the index for the nodes with a new id below `count` in `numbers`. `None` if the file was cut.
     pub fn parts(&self, numbers: &[NodeId], count: usize, threads: usize) -> Option<BuildLogIndex> {
-        let (mut last, mut side) = (vec![0; count], self.side.clone());
+        let (mut last, mut unindexed) = (vec![0; count], self.unindexed.clone());
         for (node, &at) in self.last.iter().enumerate().filter(|&(_, &at)| at != 0) {
             match numbers.get(node).and_then(|number| last.get_mut(number.index())) {
                 Some(place) => *place = at,
-                None => side.push(at),
+                None => unindexed.push(at),
             }
         }
-        side.sort_unstable();
+        unindexed.sort_unstable();
         let nodes = last.iter().filter(|&&at| at != 0).count();
-        let made = self.made(&last, threads);
+        let logged = self.logged(&last, threads);
         let [device, inode, length, head, tail] = self.fingerprint.words();
-        let facts = [self.version.into(), self.lines as u64, nodes as u64, device, inode, length, head, tail];
-        let parts = BuildLogIndex { facts, last: last.into(), side: side.into(), made: made.into() };
+        let header = [self.version.into(), self.lines as u64, nodes as u64, device, inode, length, head, tail];
+        let parts = BuildLogIndex { header, last: last.into(), unindexed: unindexed.into(), logged: logged.into() };
         (!self.text.is_torn()).then_some(parts)
     }
 
-    /// What the lines at these places say.
-    fn made(&self, places: &[u64], threads: usize) -> Vec<LoggedCommand> {
-        let mut made = vec![LoggedCommand::UNKNOWN; places.len()];
-        let pieces = made.chunks_mut(PIECE).zip(places.chunks(PIECE)).collect();
-        map_parallel(threads, pieces, |(made, places): (&mut [LoggedCommand], &[u64])| {
-            for (made, &at) in made.iter_mut().zip(places).filter(|(_, at)| **at != 0) {
-                *made = build_log_line::entry(self.text.rest(at as usize))
+    /// Parses the lines at these offsets.
+    fn logged(&self, places: &[u64], threads: usize) -> Vec<LoggedCommand> {
+        let mut logged = vec![LoggedCommand::UNKNOWN; places.len()];
+        let pieces = logged.chunks_mut(PIECE).zip(places.chunks(PIECE)).collect();
+        map_parallel(threads, pieces, |(logged, places): (&mut [LoggedCommand], &[u64])| {
+            for (logged, &at) in logged.iter_mut().zip(places).filter(|(_, at)| **at != 0) {
+                *logged = build_log_line::entry(self.text.rest(at as usize))
                     .map_or(LoggedCommand::UNKNOWN, |entry| entry.logged_command());
             }
         });
-        made
+        logged
     }
 }
 
-/// What was known of a `.ninja_deps`.
+/// The state of a `.ninja_deps` at one moment.
 pub struct DepsLogState {
     pub(super) fingerprint: LogFingerprint,
     pub(super) total: usize,
@@ -112,12 +110,12 @@ pub struct DepsLogState {
 }
 
 impl DepsLogState {
-    /// The nodes of all its paths.
+    /// The nodes of all paths.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// The parts, with the numbers that the nodes have in `numbers`. None if one of them has none below `count`.
+    /// Builds the index with the new node ids in `numbers`. `None` if a node has no id below `count`.
     pub fn parts(&self, numbers: &[NodeId], count: usize) -> Option<DepsLogIndex> {
         let number = |node: &NodeId| numbers.get(node.index()).copied().filter(|number| number.index() < count);
         let nodes: Vec<NodeId> = self.nodes.iter().map(number).collect::<Option<_>>()?;
@@ -126,7 +124,7 @@ impl DepsLogState {
             ids[node.index()] = id;
         }
         let [device, inode, length, head, tail] = self.fingerprint.words();
-        let facts = [self.total as u64, self.unique as u64, device, inode, length, head, tail];
-        Some(DepsLogIndex { facts, nodes: nodes.into(), ids: ids.into(), deps: self.deps.clone().into() })
+        let header = [self.total as u64, self.unique as u64, device, inode, length, head, tail];
+        Some(DepsLogIndex { header, nodes: nodes.into(), ids: ids.into(), deps: self.deps.clone().into() })
     }
 }

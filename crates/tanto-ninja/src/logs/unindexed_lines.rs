@@ -1,4 +1,4 @@
-//! Lines of the build log whose outputs are no nodes, by their paths. Does not know what the lines say.
+//! Build log lines whose outputs are not nodes, looked up by path.
 
 use std::sync::OnceLock;
 
@@ -9,26 +9,24 @@ use crate::flat::Slab;
 use super::overlay_vec::OverlayVec;
 use crate::hash::rapidhash as hash;
 
-/// Places of lines, in the order of the file; of those with one output the last counts.
+/// The offsets of lines in file order. The last line of an output counts.
 #[derive(Default)]
 pub(super) struct UnindexedLines {
     at: OverlayVec<u64>,
-    /// Those that count. LoggedCommand when someone asks for one of them.
+    /// The last line of each output; built for the first lookup.
     table: OnceLock<HashTable<u64>>,
 }
 
 impl UnindexedLines {
-    /// From the places of lines, as `places` gives them.
     pub(super) fn new(places: Slab<u64>) -> UnindexedLines {
         UnindexedLines { at: places.into(), table: OnceLock::new() }
     }
 
-    /// The places of all lines.
     pub(super) fn places(&self) -> &[u64] {
         self.at.all()
     }
 
-    /// Another line. `output_at` says for any of them which output it is about.
+    /// Adds a line. `output_at` returns the output of the line at an offset.
     pub(super) fn put<'a>(&mut self, at: u64, output_at: impl Fn(u64) -> &'a [u8]) {
         self.at.to_mut().push(at);
         if let Some(table) = self.table.get_mut() {
@@ -36,7 +34,7 @@ impl UnindexedLines {
         }
     }
 
-    /// The line that counts for an output.
+    /// The offset of an output's last line.
     pub(super) fn find<'a>(&self, output: &[u8], output_at: impl Fn(u64) -> &'a [u8]) -> Option<u64> {
         if self.at.len() == 0 {
             return None;
@@ -44,7 +42,7 @@ impl UnindexedLines {
         self.table(&output_at).find(hash(output), |&at| output_at(at) == output).copied()
     }
 
-    /// How many outputs there are.
+    /// The number of outputs.
     pub(super) fn count<'a>(&self, output_at: impl Fn(u64) -> &'a [u8]) -> usize {
         self.table(&output_at).len()
     }
@@ -71,20 +69,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_of_an_output_counts() {
+    fn last_line_of_an_output_counts() {
         let outputs: [&[u8]; 5] = [b"a", b"b", b"a", b"c", b"b"];
         let output_at = |at: u64| outputs[at as usize];
         for asked in 0..outputs.len() {
-            let mut side = UnindexedLines::default();
+            let mut unindexed = UnindexedLines::default();
             for at in 0..outputs.len() {
                 if at == asked {
-                    assert_eq!(side.find(b"none", output_at), None);
+                    assert_eq!(unindexed.find(b"none", output_at), None);
                 }
-                side.put(at as u64, output_at);
+                unindexed.put(at as u64, output_at);
             }
-            let found = [b"a", b"b", b"c", b"d"].map(|output| side.find(output, output_at));
+            let found = [b"a", b"b", b"c", b"d"].map(|output| unindexed.find(output, output_at));
             assert_eq!(found, [Some(2), Some(4), Some(3), None], "a table from line {asked} on");
-            assert_eq!(side.count(output_at), 3);
+            assert_eq!(unindexed.count(output_at), 3);
         }
     }
 }

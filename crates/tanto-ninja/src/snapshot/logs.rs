@@ -14,12 +14,12 @@ use super::table::LogHeaders;
 impl Graph<'_> {
     /// The index of the build log in the graph's snapshot; see [`BuildLog::resume`].
     pub fn build_log_index(&self) -> Option<BuildLogIndex> {
-        let [last, side, made, ..] = &self.data.logs.ranges;
+        let [last, unindexed, logged, ..] = &self.data.logs.ranges;
         Some(BuildLogIndex {
-            facts: self.data.logs.build?,
+            header: self.data.logs.build?,
             last: self.row(last)?,
-            side: self.row(side)?,
-            made: self.row(made)?,
+            unindexed: self.row(unindexed)?,
+            logged: self.row(logged)?,
         })
     }
 
@@ -27,7 +27,7 @@ impl Graph<'_> {
     pub fn deps_log_index(&self) -> Option<DepsLogIndex> {
         let [.., nodes, ids, deps] = &self.data.logs.ranges;
         Some(DepsLogIndex {
-            facts: self.data.logs.deps?,
+            header: self.data.logs.deps?,
             nodes: self.row(nodes)?,
             ids: self.row(ids)?,
             deps: self.row(deps)?,
@@ -81,8 +81,8 @@ impl LogSectionData {
 
     pub(super) fn headers(&self) -> LogHeaders {
         LogHeaders {
-            build: self.build.as_ref().map(|parts| parts.facts),
-            deps: self.deps.as_ref().map(|parts| parts.facts),
+            build: self.build.as_ref().map(|parts| parts.header),
+            deps: self.deps.as_ref().map(|parts| parts.header),
         }
     }
 
@@ -91,8 +91,8 @@ impl LogSectionData {
         let (build, deps) = (self.build.as_ref(), self.deps.as_ref());
         [
             build.map_or(&[], |parts| bytemuck::cast_slice(parts.last.all())),
-            build.map_or(&[], |parts| bytemuck::cast_slice(parts.side.all())),
-            build.map_or(&[], |parts| bytemuck::cast_slice(parts.made.all())),
+            build.map_or(&[], |parts| bytemuck::cast_slice(parts.unindexed.all())),
+            build.map_or(&[], |parts| bytemuck::cast_slice(parts.logged.all())),
             deps.map_or(&[], |parts| bytemuck::cast_slice(parts.nodes.all())),
             deps.map_or(&[], |parts| bytemuck::cast_slice(parts.ids.all())),
             deps.map_or(&[], |parts| bytemuck::cast_slice(parts.deps.all())),

@@ -1,5 +1,5 @@
-//! `-t browse`: a small web server that shows the graph, a page for each target. Each page is what a fresh
-//! `ninja -t query` says, so that it follows the manifest. Does not know what a page looks like.
+//! `-t browse`: a small web server with a page for each target. Each page runs `ninja -t query`, so that it reflects
+//! the current manifest.
 
 mod page;
 
@@ -40,14 +40,14 @@ options:
 ",
 };
 
-/// How many requests may be in work at once; further ones are turned away.
+/// The maximum number of concurrent requests; more are refused.
 const MAX_REQUESTS: usize = 32;
-/// The longest request head, in bytes.
+/// The maximum size of a request head in bytes.
 const MAX_HEAD: u64 = 64 << 10;
-/// How long a browser may take to send or receive.
+/// The timeout for reading and writing.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a request needs to know.
+/// The data used by all requests.
 struct Server {
     manifest: Vec<u8>,
     initial: Vec<u8>,
@@ -81,7 +81,7 @@ fn serve(context: &mut Context<'_, '_>, parsed: &Given, initial: &[u8]) -> ToolR
     }
     let server = Arc::new(Server { manifest: context.options.manifest.clone(), initial: initial.to_vec() });
     for connection in listener.incoming() {
-        // One that broke off, or found us out of descriptors, is the browser's to repeat.
+        // On errors, such as too many open files, the browser can retry.
         if let Ok(connection) = connection
             && Arc::strong_count(&server) <= MAX_REQUESTS
         {
@@ -92,14 +92,14 @@ fn serve(context: &mut Context<'_, '_>, parsed: &Given, initial: &[u8]) -> ToolR
     Ok(0)
 }
 
-/// As ninja's server: on IPv4, and on all addresses for an empty name.
+/// Like ninja's server, listens on IPv4 only, and on all addresses for an empty name.
 fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
     let host = if host.is_empty() { "0.0.0.0" } else { host };
     let addresses: Vec<_> = (host, port).to_socket_addrs()?.filter(|address| address.is_ipv4()).collect();
     TcpListener::bind(&addresses[..])
 }
 
-/// In the background: a browser in a terminal, or none at all, does not keep us from serving.
+/// Runs in the background, since a browser may run in the terminal.
 fn open_browser(url: String) {
     let browser = std::env::var_os("BROWSER").unwrap_or_else(|| "xdg-open".into());
     let _ = std::thread::Builder::new().spawn(move || Command::new(browser).arg(url).status());
@@ -107,7 +107,7 @@ fn open_browser(url: String) {
 
 impl Server {
     fn answer(&self, mut connection: TcpStream) {
-        // A browser that went away needs no answer.
+        // The browser may have closed the connection.
         let _ = self.try_answer(&mut connection);
     }
 
@@ -136,7 +136,7 @@ impl Server {
     }
 }
 
-/// Reads up to the empty line that ends a request's head.
+/// Reads up to the empty line after the request head.
 fn read_head(connection: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut limited = connection.take(MAX_HEAD);
@@ -150,7 +150,7 @@ fn read_head(connection: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// The target that a request asks for, empty for the first page; `None` for what is no page of ours.
+/// Returns the requested target, or an empty one for the first page. `None` for an unknown URL.
 fn requested(head: &[u8]) -> Option<Vec<u8>> {
     let mut words = head.split(|byte| *byte == b' ');
     if words.next() != Some(b"GET") {

@@ -1,4 +1,4 @@
-//! `-t clean`: removes what the manifest's edges make. Does not ask what was really built.
+//! `-t clean` and `-t cleandead`: remove outputs.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -40,18 +40,17 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult
     cleaner.execute(listed)
 }
 
-/// What is to be done, in this order.
 enum CleanAction<'c> {
-    /// Remove a file, if it is there.
+    /// Removes a file if it exists.
     Remove(Cow<'c, [u8]>),
-    /// Print a line for those who want all of it.
+    /// Prints a line in verbose mode.
     Print(Vec<u8>),
-    /// Print an error, which the exit code tells of too.
+    /// Prints an error and sets the exit code.
     Error(Vec<u8>),
 }
 
-/// One run of `clean` or `cleandead`: all is listed before anything is done, so that the turn is taken only if there is
-/// something to remove.
+/// Collects all actions before executing them, so that the build directory is locked only if there is something to
+/// remove.
 pub(super) struct Cleaner<'a, 'c, 't> {
     context: &'a mut Context<'c, 't>,
     steps: Vec<CleanAction<'c>>,
@@ -59,8 +58,7 @@ pub(super) struct Cleaner<'a, 'c, 't> {
 }
 
 impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
-    /// Loads the dyndep files that are there, for the outputs that they add. One that does not load is passed over:
-    /// what is known is cleaned.
+    /// Loads existing dyndep files for the outputs that they add, and ignores errors in them.
     pub(super) fn new(context: &'a mut Context<'c, 't>) -> Self {
         let dyndeps = Dyndeps::new(context.graph);
         for edge in context.graph.edge_ids() {
@@ -69,7 +67,6 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         Cleaner { context, steps: Vec::new(), listed: HashSet::new() }
     }
 
-    /// The graph, with what the dyndep files say.
     pub(super) fn graph(&self) -> &Graph<'t> {
         self.context.graph
     }
@@ -105,7 +102,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         Ok(())
     }
 
-    /// Removes one node and what lies beside it; says which nodes come next.
+    /// Removes an output and its depfile and response file; returns the nodes to visit next.
     fn made(&mut self, node: NodeId) -> Result<&'t [NodeId], ToolError> {
         let Some(edge) = self.context.graph.in_edge(node) else { return Ok(&[]) };
         if !self.context.graph.edge(edge).is_phony() {
@@ -115,7 +112,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         Ok(self.context.graph.edge(edge).ins)
     }
 
-    /// Removes what all rules of this name make, in whatever scope they are, if the top scope has it.
+    /// Removes the outputs of all rules with this name, in any scope, if the top scope has such a rule.
     fn rule(&mut self, name: &[u8]) -> Result<(), ToolError> {
         if self.top_rule(name).is_none() {
             self.fail(&[b"unknown rule '", name, b"'"].concat());
@@ -152,7 +149,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         Ok(())
     }
 
-    /// Lists a file; once is enough.
+    /// Adds a file, unless it was added before.
     pub(super) fn remove(&mut self, path: Cow<'c, [u8]>) {
         if self.listed.insert(path.clone()) {
             self.steps.push(CleanAction::Remove(path));
@@ -167,8 +164,8 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
         self.steps.push(CleanAction::Error(text.into()));
     }
 
-    /// Does what is listed, and prints how many files went; the exit code says whether all went well. If the listing
-    /// came to an early end, so does this, behind what was listed.
+    /// Executes the actions and prints the number of removed files. The exit code is 1 after any error. If collecting
+    /// the actions failed, returns that error after executing them.
     pub(super) fn execute(self, listed: Result<(), ToolError>) -> ToolResult {
         let Cleaner { context, steps, .. } = self;
         let dry_run = context.options.dry_run;
@@ -186,7 +183,7 @@ impl<'a, 'c, 't> Cleaner<'a, 'c, 't> {
     }
 }
 
-/// Is one of the files to be removed there? One that cannot be looked at may be.
+/// Returns whether a file to remove exists. A file that cannot be checked may exist.
 fn is_something_there(context: &mut Context<'_, '_>, steps: &[CleanAction<'_>]) -> bool {
     steps.iter().any(|step| match step {
         CleanAction::Remove(path) => !context.disk.mtime(path).is_ok_and(|mtime| mtime == 0),
@@ -194,11 +191,9 @@ fn is_something_there(context: &mut Context<'_, '_>, steps: &[CleanAction<'_>]) 
     })
 }
 
-/// The steps being done.
 struct Execution<'a, 'c, 't> {
     context: &'a mut Context<'c, 't>,
     verbose: bool,
-    /// It is only said what would be removed.
     dry_run: bool,
     removed: usize,
     failed: bool,
@@ -225,7 +220,7 @@ impl Execution<'_, '_, '_> {
                 self.removed += 1;
                 self.step(&CleanAction::Print([b"Remove ", path].concat()))
             }
-            // A file that cannot be looked at counts as missing.
+            // A file that cannot be checked counts as missing.
             Err(error) if self.dry_run => self.context.error(&Error::stat(path, &error).text),
             Err(error) => self.fail(&text_of(&error)),
         }
@@ -251,7 +246,7 @@ pub(super) fn run_dead(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) -> Tool
     cleaner.execute(Ok(()))
 }
 
-/// For each node, whether an edge has it as an output or input. The deps log may know more paths than the edges.
+/// For each node, whether an edge has it as an output or input. The deps log may have added other nodes.
 fn named_by_edges(graph: &Graph<'_>) -> Vec<bool> {
     let mut named = vec![false; graph.node_count()];
     for node in graph.edges().flat_map(|edge| edge.outs.iter().chain(edge.ins)) {

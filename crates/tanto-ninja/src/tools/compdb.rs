@@ -1,4 +1,4 @@
-//! `-t compdb` and `-t compdb-targets`: the commands as a JSON compilation database, for clangd and its like.
+//! `-t compdb` and `-t compdb-targets`: print commands as a JSON compilation database.
 
 use std::os::unix::ffi::OsStringExt;
 
@@ -65,7 +65,7 @@ fn must_be_made(graph: &Graph<'_>, target: NodeId) -> Result<(), Error> {
     Err(Error::fatal(&[b"'", graph.path(target), why]))
 }
 
-/// Prints those of the edges that have inputs.
+/// Skips edges without inputs.
 fn print(context: &mut Context<'_, '_>, edges: &[EdgeId], parsed: &Given) -> ToolResult {
     let directory = std::env::current_dir()?.into_os_string().into_vec();
     let with_inputs = edges.iter().copied().filter(|edge| !context.graph.edge(*edge).ins.is_empty());
@@ -97,7 +97,7 @@ fn object(graph: &Graph<'_>, id: EdgeId, directory: &[u8], expand: bool, text: &
     Ok(())
 }
 
-/// The command with what its response file would hold in place of `@file`, `-f file` or `--option-file=file`.
+/// Replaces `@file`, `-f file` or `--option-file=file` by the content of the response file.
 fn expanded_command(graph: &Graph<'_>, edge: EdgeId) -> Result<Vec<u8>, ToolError> {
     let command = graph.binding(edge, b"command", Escape::Shell)?;
     let rspfile = graph.binding(edge, b"rspfile", Escape::None)?;
@@ -107,8 +107,8 @@ fn expanded_command(graph: &Graph<'_>, edge: EdgeId) -> Result<Vec<u8>, ToolErro
     Ok([&command[..start], &content, &command[end..]].concat())
 }
 
-/// Where the command names its response file, the flag in front included. As in ninja, only the first place
-/// counts, of the name and of the flag.
+/// The range of the response file's name, including the flag. Like ninja, considers only the first occurrence of the
+/// name and of each flag.
 fn response_file(command: &[u8], rspfile: &[u8]) -> Option<(usize, usize)> {
     if rspfile.is_empty() {
         return None;
@@ -124,7 +124,7 @@ fn response_file(command: &[u8], rspfile: &[u8]) -> Option<(usize, usize)> {
     Some((start, end))
 }
 
-/// Appends the escaped text.
+/// Appends text escaped for a JSON string. Non-ASCII bytes are copied.
 fn escape_json(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         match byte {

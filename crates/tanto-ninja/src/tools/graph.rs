@@ -1,4 +1,4 @@
-//! `-t graph`: the graph for graphviz' `dot`.
+//! `-t graph`: prints the graph for Graphviz.
 
 use super::walk::{Dyndeps, NodeWalk};
 use super::{Context, ToolError, ToolResult};
@@ -25,7 +25,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult
     Ok(0)
 }
 
-/// Draws a node, and the edge that makes it unless that is drawn; says which nodes come next.
+/// Draws a node, and the edge that makes it unless that was drawn. Returns the nodes to visit next.
 fn draw<'t>(
     context: &mut Context<'_, 't>,
     dyndeps: &Dyndeps,
@@ -54,7 +54,7 @@ fn draw<'t>(
     Ok(edge.ins)
 }
 
-/// An edge with several inputs or outputs is a node of its own.
+/// Draws an edge with several inputs or outputs as a node of its own.
 fn draw_ellipse(context: &mut Context<'_, '_>, id: EdgeId, edge: &Edge<'_>, rule: &[u8]) -> Result<(), ToolError> {
     let name = edge_name(id);
     context.out.write_all(&[name.as_bytes(), b" [label=\"", rule, b"\", shape=ellipse]\n"].concat())?;
@@ -70,7 +70,7 @@ fn draw_ellipse(context: &mut Context<'_, '_>, id: EdgeId, edge: &Edge<'_>, rule
     Ok(())
 }
 
-/// Ninja prints addresses; numbers that look like them do as well, and are the same in every run.
+/// Ninja prints addresses. These numbers look similar but are the same in every run.
 fn node_name(node: NodeId) -> String {
     format!("\"{:#x}\"", (u64::from(node.0) + 1) * 16)
 }

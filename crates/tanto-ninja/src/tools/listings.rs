@@ -100,7 +100,7 @@ pub(super) fn multi_inputs(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> T
         let mut nodes = Vec::new();
         collect_inputs(context.graph, &mut NodeWalk::new(context.graph), target, &mut nodes);
         for node in nodes {
-            // Ninja quotes these for no shell.
+            // Like ninja, without shell quoting.
             let line = [context.graph.path(target), delimiter, context.graph.path(node), &[end]];
             context.out.write_all(&line.concat())?;
         }
@@ -108,7 +108,7 @@ pub(super) fn multi_inputs(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> T
     Ok(0)
 }
 
-/// What `target` needs, without the phony targets on the way.
+/// Collects everything `target` needs, except phony targets.
 fn collect_inputs(graph: &Graph<'_>, walk: &mut NodeWalk, target: NodeId, into: &mut Vec<NodeId>) {
     let is_phony = |node: NodeId| graph.in_edge(node).is_some_and(|edge| graph.edge(edge).is_phony());
     walk.post_order_below(graph, target, |node| {
@@ -171,7 +171,7 @@ fn unknown_mode(mode: &[u8]) -> Error {
     Error::new(&[b"unknown target tool mode '", mode, b"'", &suggest::did_you_mean(mode, modes)])
 }
 
-/// As C's `atoi`: what follows the digits does not matter, and no digits are 0.
+/// Parses like C's `atoi`: 0 without digits, ignores a suffix.
 fn leading_number(text: &[u8]) -> i64 {
     let text = text.trim_ascii_start();
     let (sign, digits) = match text {
@@ -183,7 +183,7 @@ fn leading_number(text: &[u8]) -> i64 {
     sign * digits.fold(0i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
 }
 
-/// The roots and what they need, `depth` levels of it; all of it where `depth` is not positive.
+/// The roots and the levels below, up to `depth`; all levels if `depth` is not positive.
 fn targets_by_depth(context: &mut Context<'_, '_>, depth: i64) -> ToolResult {
     let roots = targets::root_nodes(context.graph)?;
     let limit = if depth > 0 { usize::try_from(depth).unwrap_or(usize::MAX) } else { usize::MAX };
@@ -209,7 +209,6 @@ fn targets_by_depth(context: &mut Context<'_, '_>, depth: i64) -> ToolResult {
     Ok(0)
 }
 
-/// A target with its rule, or a source alone.
 fn print_target(context: &mut Context<'_, '_>, node: NodeId) -> Result<(), ToolError> {
     let path = context.graph.path(node);
     match context.graph.in_edge(node) {
@@ -228,7 +227,7 @@ fn all_targets(context: &mut Context<'_, '_>) -> ToolResult {
     Ok(0)
 }
 
-/// Inputs that nothing makes, as often as they are named.
+/// Prints inputs that no edge makes, once per use.
 fn list_sources(context: &mut Context<'_, '_>) -> ToolResult {
     let inputs = context.graph.edges().flat_map(|edge| edge.ins);
     for &node in inputs.filter(|node| context.graph.in_edge(**node).is_none()) {
@@ -237,7 +236,7 @@ fn list_sources(context: &mut Context<'_, '_>) -> ToolResult {
     Ok(0)
 }
 
-/// What the edges of a rule make, sorted.
+/// The outputs of a rule, sorted.
 fn targets_by_rule(context: &mut Context<'_, '_>, rule: &[u8]) -> ToolResult {
     let edges = context.graph.edge_ids().filter(|edge| context.rule_name(*edge) == rule);
     let outs = edges.flat_map(|edge| context.graph.edge(edge).outs);
@@ -257,7 +256,7 @@ pub(super) fn deps(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResul
     Ok(0)
 }
 
-/// All nodes of the log that an edge with `deps` makes, in the log's order.
+/// The nodes in the log made by an edge with `deps`, in log order.
 fn nodes_with_deps(context: &Context<'_, '_>) -> Result<Vec<NodeId>, ToolError> {
     let mut nodes = Vec::new();
     for &node in context.deps_log.nodes() {

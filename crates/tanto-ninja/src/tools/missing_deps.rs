@@ -1,4 +1,4 @@
-//! `-t missingdeps`: targets whose compiler read a generated file that the manifest does not make them wait for.
+//! `-t missingdeps`: finds targets that read a generated file without depending on it in the manifest.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId, RuleId};
 use crate::sources;
 
-/// The exit code that says that something was found.
+/// The exit code if missing dependencies were found.
 const FOUND: i32 = 3;
 
-/// A dependency on the manifest means "after each configuration", which all edges wait for anyway.
+/// Every edge runs after the manifest was generated, so a dependency on it is never missing.
 const MANIFEST: &[u8] = b"build.ninja";
 
 #[derive(Default)]
 struct Findings {
-    /// How many rules' outputs are used without a path to them, summed over all targets.
+    /// The number of rules without a dependency path, summed over all targets.
     paths: usize,
     targets: BTreeSet<NodeId>,
     generated: BTreeSet<NodeId>,
@@ -87,14 +87,14 @@ fn report(context: &mut Context<'_, '_>, processed: usize, findings: &Findings) 
     Ok(FOUND)
 }
 
-/// Which edges wait for which, as far as it was asked.
+/// Cached answers to `exists`.
 #[derive(Default)]
 struct Paths {
     known: Map<EdgeId, Map<EdgeId, bool>>,
 }
 
 impl Paths {
-    /// Does `to` wait for `from`, by way of the inputs that the manifest names?
+    /// Returns whether `to` depends on `from` through inputs in the manifest.
     fn exists(&mut self, graph: &Graph<'_>, from: EdgeId, to: EdgeId) -> bool {
         let known = self.known.entry(from).or_default();
         if let Some(known) = known.get(&to) {

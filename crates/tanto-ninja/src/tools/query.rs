@@ -1,4 +1,4 @@
-//! `-t query`: what a path is made from, and what is made from it.
+//! `-t query`: prints the inputs and the dependents of a target.
 
 use super::walk::Dyndeps;
 use super::{Context, ToolError, ToolResult};
@@ -6,7 +6,7 @@ use crate::graph::{Graph, OutEdgeKind};
 use crate::ids::{EdgeId, NodeId};
 use crate::targets::self_input;
 
-/// What dyndep files added to the users of nodes.
+/// The dependents of nodes, with those added by dyndep files.
 struct InputUsers {
     added: Vec<(NodeId, EdgeId)>,
     dyndeps: Dyndeps,
@@ -17,7 +17,7 @@ impl InputUsers {
         InputUsers { added: Vec::new(), dyndeps: Dyndeps::new(graph) }
     }
 
-    /// The edges that have `node` as an input: as the manifest has it, then what dyndep files added since.
+    /// The edges with `node` as an input: those of the manifest, then those added by dyndep files.
     fn of(&self, graph: &Graph<'_>, node: NodeId) -> Vec<EdgeId> {
         let mut users = using(graph, node, OutEdgeKind::Input);
         if let Some(edge) = graph.in_edge(node).filter(|edge| self_input(&graph.edge(*edge)) == Some(&node)) {
@@ -46,7 +46,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult
     Ok(0)
 }
 
-/// Loads the edge's dyndep file, and notes whose inputs it adds.
+/// Loads the edge's dyndep file, and records the inputs it adds.
 fn load_dyndep(context: &mut Context<'_, '_>, users: &mut InputUsers, edge: EdgeId) -> Result<(), ToolError> {
     let known = |graph: &Graph<'_>, edge: EdgeId| (edge, graph.edge(edge).dirtying_ins().len());
     let pending = users.dyndeps.pending(context.graph, edge).iter();

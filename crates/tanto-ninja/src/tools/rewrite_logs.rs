@@ -1,10 +1,10 @@
-//! `-t recompact` and `-t restat`: rewrite the logs. In a dry run they are read, and nothing is written.
+//! `-t recompact` and `-t restat`: rewrite the logs. A dry run only reads them.
 
 use super::{Context, Flags, ToolError, ToolResult, both, name};
 use crate::builddir;
 use crate::logs::{BuildLog, DepsLog};
 
-/// The version of a new build log. These tools make none.
+/// The version for a new log; unused, as these tools do not create one.
 const NEW_VERSION: u32 = 7;
 
 const RESTAT_FLAGS: Flags = Flags {

@@ -1,4 +1,4 @@
-//! The tools on small manifests and a disk in memory: what they print, remove and answer.
+//! Tests of the tools with small manifests and a virtual disk.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use crate::graph::Arena;
 use crate::load;
 use crate::logs::{BuildLog, DepsLog, Entry};
 
-/// What a run left.
+/// The result of a run.
 struct ToolRun {
     /// `RERUN` if the tool had to wait.
     code: i32,
@@ -20,17 +20,17 @@ struct ToolRun {
 
 const RERUN: i32 = -1;
 
-/// A build directory, and what the logs say of it.
+/// A build directory with its logs.
 struct ToolFixture {
     disk: VirtualDisk,
-    /// Outputs of the build log.
+    /// Outputs in the build log.
     built: Vec<&'static str>,
-    /// Output, its mtime, and what its compiler read.
+    /// Output, mtime and discovered inputs.
     read: Vec<(&'static str, i64, Vec<&'static str>)>,
     options: ToolOptions,
-    /// The build directories that tools took the turn in.
+    /// The build directories that tools have locked.
     locked_dirs: RefCell<Vec<String>>,
-    /// Somebody else is building when a tool wants its turn.
+    /// Another process holds the lock.
     busy: bool,
 }
 
@@ -80,21 +80,21 @@ impl ToolFixture {
         ToolRun { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
     }
 
-    /// What a run prints that goes well.
+    /// The output of a successful run.
     fn out(&self, line: &str) -> String {
         let ran = self.run(line);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}: {}", ran.out);
         ran.out
     }
 
-    /// The build directories that a run takes the turn in.
+    /// The build directories that a run locks.
     fn locked_dirs(&self, line: &str) -> Vec<String> {
         self.locked_dirs.borrow_mut().clear();
         self.run(line);
         self.locked_dirs.take()
     }
 
-    /// What a run complains of that does not.
+    /// The errors of a failed run.
     fn err(&self, line: &str) -> String {
         let ran = self.run(line);
         assert_eq!(ran.code, 1, "{line}: {}{}", ran.out, ran.err);
@@ -364,7 +364,7 @@ fn a_depfile_of_another_edge_and_a_dependency_on_the_manifest_say_nothing() {
     assert_eq!(fixture.out("missingdeps all"), fine);
 }
 
-/// EdgeCollector of all kinds that `clean` tells apart.
+/// An edge of each kind that `clean` distinguishes.
 fn workshop() -> ToolFixture {
     let fixture = fixture(
         "
@@ -386,7 +386,7 @@ build p: phony x
 }
 
 impl ToolFixture {
-    /// The names of the files that are left, without the manifest.
+    /// The remaining files without the manifest.
     fn left(&self) -> String {
         self.disk.names().into_iter().filter(|name| name != "build.ninja").collect::<Vec<_>>().join(",")
     }
@@ -478,7 +478,7 @@ fn answers_write_nothing() {
     assert_eq!(fixture.left(), before);
 }
 
-/// Two edges that a dyndep file adds to.
+/// Two edges with a dyndep file.
 fn with_dyndep(text: &str) -> ToolFixture {
     let fixture = fixture(
         "

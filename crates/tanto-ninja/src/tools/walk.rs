@@ -1,5 +1,4 @@
-//! The ways through the graph from a target to everything it needs, without recursion: graphs are deeper than
-//! stacks. Does not know what is done at each stop.
+//! Graph traversals without recursion, since graphs are deeper than stacks.
 
 use super::Context;
 use crate::dyndep;
@@ -8,7 +7,6 @@ use crate::graph::Graph;
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId};
 
-/// Which nodes were visited.
 pub(super) struct NodeWalk {
     visited: Vec<bool>,
 }
@@ -18,7 +16,7 @@ impl NodeWalk {
         NodeWalk { visited: vec![false; graph.node_count()] }
     }
 
-    /// Marks a node; false if it was marked. Nodes may join the graph on the way.
+    /// Marks a node; returns false if it was marked. Nodes may be added to the graph meanwhile.
     fn mark(&mut self, node: NodeId) -> bool {
         if self.visited.len() <= node.index() {
             self.visited.resize(node.index() + 1, false);
@@ -26,7 +24,7 @@ impl NodeWalk {
         !std::mem::replace(&mut self.visited[node.index()], true)
     }
 
-    /// Visits `root` and what it needs, what is needed before what needs it, each node once.
+    /// Visits everything `root` needs and then `root`, inputs first, each node once.
     pub(super) fn post_order(&mut self, graph: &Graph<'_>, root: NodeId, mut visit: impl FnMut(NodeId)) {
         if self.mark(root) {
             self.post_order_below(graph, root, &mut visit);
@@ -34,7 +32,7 @@ impl NodeWalk {
         }
     }
 
-    /// As `post_order`, without `root` self_input (unless it is visited as another root's input).
+    /// Like `post_order`, without `root` itself unless it is another root's input.
     pub(super) fn post_order_below(&mut self, graph: &Graph<'_>, root: NodeId, mut visit: impl FnMut(NodeId)) {
         let mut path = vec![(root, inputs(graph, root).iter())];
         while let Some((node, rest)) = path.last_mut() {
@@ -52,8 +50,8 @@ impl NodeWalk {
         }
     }
 
-    /// Visits `root` and what it needs, each node once and before what it needs. `visit` says where to go on from a
-    /// node.
+    /// Visits `root` and everything it needs, each node once and before its inputs. `visit` returns the nodes to visit
+    /// next.
     pub(super) fn pre_order<'t, E>(
         &mut self,
         root: NodeId,
@@ -74,12 +72,11 @@ impl NodeWalk {
     }
 }
 
-/// All inputs of the edge that makes a node.
 pub(super) fn inputs<'t>(graph: &Graph<'t>, node: NodeId) -> &'t [NodeId] {
     graph.in_edge(node).map_or(&[], |edge| graph.edge(edge).ins)
 }
 
-/// The edges with commands that make targets, what is needed before what needs it, each once.
+/// Collects the non-phony edges that make targets, in topological order.
 pub(super) struct EdgeCollector {
     pub(super) found: Vec<EdgeId>,
     seen: Vec<bool>,
@@ -90,8 +87,8 @@ impl EdgeCollector {
         EdgeCollector { found: Vec::new(), seen: vec![false; graph.edge_count()] }
     }
 
-    /// Adds all edges that `target` needs. It goes from edge to edge, not from node to node: on a cycle, an edge is
-    /// not entered again by another of its outputs.
+    /// Adds all edges that `target` needs. Walks edges rather than nodes, so that on a cycle an edge is not entered
+    /// again through another output.
     pub(super) fn add_all(&mut self, graph: &Graph<'_>, target: NodeId) {
         let mut path = Vec::new();
         path.extend(self.enter(graph, target));
@@ -106,14 +103,13 @@ impl EdgeCollector {
         }
     }
 
-    /// Adds the edge that makes `target`.
     pub(super) fn add_last(&mut self, graph: &Graph<'_>, target: NodeId) {
         if let Some((edge, _)) = self.enter(graph, target) {
             self.add(graph, edge);
         }
     }
 
-    /// The edge that makes a node, and the edge's inputs, if it was not seen.
+    /// Returns the edge that makes a node and the edge's inputs, unless it was seen.
     fn enter<'t>(&mut self, graph: &Graph<'t>, node: NodeId) -> Option<(EdgeId, std::slice::Iter<'t, NodeId>)> {
         let edge = graph.in_edge(node)?;
         let seen = std::mem::replace(&mut self.seen[edge.index()], true);
@@ -127,7 +123,7 @@ impl EdgeCollector {
     }
 }
 
-/// Who waits for which dyndep file.
+/// The edges of each dyndep file.
 pub(super) struct Dyndeps {
     users: Map<NodeId, Vec<EdgeId>>,
 }
@@ -137,7 +133,7 @@ impl Dyndeps {
         Dyndeps { users: dyndep::users(graph) }
     }
 
-    /// The edges that share an edge's dyndep file; none if it has been loaded.
+    /// The edges that share an edge's dyndep file; empty if it was loaded.
     pub(super) fn pending(&self, graph: &Graph<'_>, edge: EdgeId) -> &[EdgeId] {
         let file = graph.edge(edge).dyndep.filter(|file| graph.dyndep_pending(*file));
         file.and_then(|file| self.users.get(&file)).map_or(&[], Vec::as_slice)

@@ -1,9 +1,7 @@
-//! Lines of `.ninja_log` as both ninja and we write them, read without a look at any byte twice. Does not know what other
-//! lines mean: it leaves them to others.
+//! A single-pass parser for lines as ninja and Tanto write them. Returns `None` for all others.
 
 use super::Entry;
 
-/// What the line at the start of `text` says, if its numbers are plain ones and it has its end.
 #[inline]
 pub(super) fn entry(text: &[u8]) -> Option<Entry> {
     let (start, rest) = decimal(text)?;
@@ -14,10 +12,10 @@ pub(super) fn entry(text: &[u8]) -> Option<Entry> {
     Some(Entry { command_hash, start_ms: i32::try_from(start).ok()?, end_ms: i32::try_from(end).ok()?, mtime })
 }
 
-/// Digits that a number may have and be sure to fit.
+/// The number of digits that always fits.
 const DIGITS: usize = 18;
 
-/// A number before a tab, and what comes behind that.
+/// Parses a number before a tab; returns the rest after the tab.
 #[inline]
 fn decimal(text: &[u8]) -> Option<(i64, &[u8])> {
     let (mut number, mut rest) = (0, text);
@@ -39,21 +37,21 @@ fn decimal(text: &[u8]) -> Option<(i64, &[u8])> {
             _ => return None,
         }
     }
-    // Something must stand before the tab.
+    // An empty field is not a number.
     (text.len() - rest.len() > 1).then_some((i64::try_from(number).ok()?, rest))
 }
 
-/// What eight bytes mean if all are digits.
+/// Parses eight digits at once.
 #[inline]
 fn eight_digits(bytes: [u8; 8]) -> Option<u64> {
     let word = u64::from_le_bytes(bytes);
     const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
     const THREES: u64 = 0x3030_3030_3030_3030;
-    // Digits are 0x30 to 0x39: with 6 more the upper halves of their bytes are the same.
+    // Digits are 0x30 to 0x39: adding 6 must not change the upper half of any byte.
     if word & HIGH != THREES || word.wrapping_add(0x0606_0606_0606_0606) & HIGH != THREES {
         return None;
     }
-    // Pairs, then fours, then all eight; the first digit is in the lowest byte.
+    // Combine pairs, then fours, then all eight; the first digit is in the lowest byte.
     let ones = word - THREES;
     let pairs = (ones * 10 + (ones >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
@@ -62,7 +60,7 @@ fn eight_digits(bytes: [u8; 8]) -> Option<u64> {
 
 const NO_DIGIT: u8 = 0xff;
 
-/// What a byte means as a hexadecimal digit.
+/// The values of hexadecimal digits.
 const HEX: [u8; 256] = {
     let mut table = [NO_DIGIT; 256];
     let mut digit = 0;
@@ -73,7 +71,7 @@ const HEX: [u8; 256] = {
     table
 };
 
-/// A number before the line's end.
+/// Parses a number before the line end.
 #[inline]
 fn hexadecimal(text: &[u8]) -> Option<u64> {
     let mut number = 0;
@@ -92,7 +90,6 @@ mod tests {
     use super::*;
     use tanto_testing::Random;
 
-    /// A field that is a number, or nearly one.
     fn field(random: &mut Random) -> Vec<u8> {
         let mut field: Vec<u8> = (0..random.below(22)).map(|_| b"0123456789"[random.below(10)]).collect();
         if random.below(8) == 0 {
@@ -103,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_here_means_the_same_to_all() {
+    fn fast_path_agrees_with_the_general_parser() {
         let (mut fast_path, mut random) = (0, Random::new(1));
         for _ in 0..20_000 {
             let hash: Vec<u8> = (0..random.below(19)).map(|_| b"0123456789abcdefAx\n"[random.below(19)]).collect();
@@ -123,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_as_they_are_written_are_read_here() {
+    fn written_lines_take_the_fast_path() {
         let text = b"0\t2147483647\t1795170371520202006\tx.o\t7dbf1f2e3cf613e2\n";
         let expected = Entry {
             command_hash: 0x7dbf_1f2e_3cf6_13e2,

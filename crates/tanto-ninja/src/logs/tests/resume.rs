@@ -225,8 +225,8 @@ fn nonsense_that_was_kept_is_no_reason_to_fail() {
         let numbers: Vec<NodeId> = graph.node_ids().collect();
 
         let mut parts = log.state().and_then(|log| log.parts(&numbers, numbers.len(), 1)).expect("parts");
-        (parts.last, parts.side) = (garbage(&mut random).into(), garbage(&mut random).into());
-        parts.made = vec![LoggedCommand::UNKNOWN; random.below(12)].into();
+        (parts.last, parts.unindexed) = (garbage(&mut random).into(), garbage(&mut random).into());
+        parts.logged = vec![LoggedCommand::UNKNOWN; random.below(12)].into();
         if let Some(mut log) = BuildLog::resume(&build.log(), parts, &graph, ThreadLimit::ONE) {
             log.known(&graph);
             Log::open(&mut log, &mut graph);
@@ -266,7 +266,7 @@ fn parts_that_do_not_fit_are_refused() {
     let log = BuildLog::load(&space.log(), 7, &graph, ThreadLimit::ONE).expect("a log").0;
     let resume = |word: usize, value: u64, nodes: usize| {
         let mut parts = log.state().expect("a log").parts(&[NodeId(0)], nodes, 1).expect("parts");
-        parts.facts[word] = value;
+        parts.header[word] = value;
         BuildLog::resume(&space.log(), parts, &graph, ThreadLimit::ONE)
     };
     assert!(resume(0, 7, 1).is_some());
@@ -285,7 +285,7 @@ fn parts_that_do_not_fit_are_refused() {
     assert!(DepsLog::resume(&space.log(), parts(), &mut empty, ThreadLimit::ONE).is_none());
     for word in 0..7 {
         let mut parts = parts();
-        parts.facts[word] = u64::MAX;
+        parts.header[word] = u64::MAX;
         assert!(DepsLog::resume(&space.log(), parts, &mut graph, ThreadLimit::ONE).is_none());
     }
 }

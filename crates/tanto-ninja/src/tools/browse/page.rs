@@ -1,11 +1,11 @@
-//! The pages of `-t browse`: what `-t query` prints, as HTML with links.
+//! HTML pages made from the output of `-t query`.
 
 use tanto_exec::text::html::escape_bytes;
 
-/// A path, and how it is an input (empty: explicitly).
+/// A path, and the kind of input (empty: explicit).
 type Link<'a> = (&'a [u8], &'static str);
 
-/// What `-t query` said of one target.
+/// The parsed output of `-t query`.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Answer<'a> {
     target: &'a [u8],
@@ -22,7 +22,6 @@ const STYLE: &str = "<!DOCTYPE html>\n<meta charset=utf-8>\n<style>\n\
     code { white-space: nowrap; }\n\
     </style>\n";
 
-/// The page for what `-t query` printed.
 pub(super) fn target(query: &[u8]) -> Vec<u8> {
     let mut answer = parse(query);
     let mut page = headed(answer.target);
@@ -39,7 +38,6 @@ pub(super) fn target(query: &[u8]) -> Vec<u8> {
     page
 }
 
-/// The page for a message.
 pub(super) fn message(text: &[u8]) -> Vec<u8> {
     headed(text)
 }
@@ -98,7 +96,6 @@ fn list(links: &mut [Link<'_>], page: &mut Vec<u8>) {
     page.extend(b"</ul>\n");
 }
 
-/// Appends the bytes as they may stand in a URL's query.
 pub(super) fn percent_encode(text: &[u8], url: &mut Vec<u8>) {
     for &byte in text {
         match byte {
@@ -108,7 +105,6 @@ pub(super) fn percent_encode(text: &[u8], url: &mut Vec<u8>) {
     }
 }
 
-/// The bytes that a URL's part stands for.
 pub(super) fn percent_decode(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
