@@ -263,26 +263,26 @@ mod tests {
     }
 
     #[test]
-    fn long_names_may_be_cut_short_unless_ambiguous() {
+    fn unambiguous_abbreviations_are_accepted() {
         assert_eq!(ok("--de=: --print --print0"), "delimiter=: print= print0= []");
         assert_eq!(ok("--delimiter -x"), "delimiter=-x []");
         assert_eq!(bad("--d=1"), "option '--d=1' is ambiguous; possibilities: '--delimiter' '--dark'");
     }
 
     #[test]
-    fn what_came_later_takes_no_abbreviation_away() {
+    fn new_flags_do_not_break_abbreviations() {
         assert_eq!(ok("--da --du --dusk --l"), "dark= dusk= dusk= later= []");
         static TWO: &[Small] = &[Small(None, Some("dark"), false), Small(None, Some("dusk"), false)];
         assert_eq!(read(TWO, "--d", false).unwrap(), "dark= []");
     }
 
     #[test]
-    fn an_optional_value_is_joined_or_left_out() {
+    fn optional_value_is_joined_or_omitted() {
         assert_eq!(ok("--maybe a --maybe=b"), "maybe= maybe=b [a]");
     }
 
     #[test]
-    fn mistakes_read_as_glibcs() {
+    fn errors_match_glibc() {
         assert_eq!(bad("-q"), "invalid option -- 'q'");
         assert_eq!(bad("-:"), "invalid option -- ':'");
         assert_eq!(bad("-d"), "option requires an argument -- 'd'");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_nearly_right_is_hinted_at() {
+    fn similar_name_is_suggested() {
         let hint = |arg: &str| {
             let args = [arg.as_bytes().to_vec()];
             let bad = Getopt::new(KNOWN, &args, false).flag().err().unwrap();
@@ -305,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn without_long_names_two_dashes_begin_none() {
+    fn without_long_names_two_dashes_are_short_flags() {
         static LETTERS: &[Small] = &[Small(Some(b'x'), None, false)];
         assert_eq!(read(LETTERS, "--x", false).unwrap_err(), "invalid option -- '-'");
         assert_eq!(read(LETTERS, "-x -- --x", false).unwrap(), "x= [--x]");
     }
 
     #[test]
-    fn the_last_argument_is_where_a_flag_or_its_value_was() {
+    fn last_argument_contains_the_flag_or_its_value() {
         let args = [b"-xd".to_vec(), b"v".to_vec(), b"-q".to_vec()];
         let mut getopt = Getopt::new(KNOWN, &args, false);
         assert_eq!(getopt.last(), b"");

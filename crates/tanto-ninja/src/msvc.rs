@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_and_the_echoed_source_leave_the_output() {
+    fn notes_and_the_echoed_source_are_removed() {
         let text = b"foo.cc\r\nNote: including file:   b.h\r\nNote: including file: a.h\r\nwarning\r\n";
         assert_eq!(taken(text, b""), (vec![b"a.h".to_vec(), b"b.h".to_vec()], b"warning\n".to_vec()));
     }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_by_two_paths_is_one() {
+    fn equivalent_paths_are_merged() {
         let text = b"Note: including file: ./b.h\nNote: including file: x/../b.h\nNote: including file: a.h\n";
         assert_eq!(taken(text, b""), (vec![b"a.h".to_vec(), b"b.h".to_vec()], vec![]));
     }

@@ -1,4 +1,4 @@
-//! Tests of depfiles as compilers write them.
+//! Tests of depfiles.
 
 use super::*;
 use tanto_testing::each_variant;
@@ -31,7 +31,7 @@ fn rules_and_continued_lines() {
 }
 
 #[test]
-fn empty_files_are_fine() {
+fn empty_depfile_is_valid() {
     for text in ["", "\n\n", "  \t\n", "\r\n", "\\\n", "\0", ":", ": :\n"] {
         check(text, &[], &[]);
     }
@@ -40,7 +40,7 @@ fn empty_files_are_fine() {
 }
 
 #[test]
-fn several_rules_are_one() {
+fn rules_are_merged() {
     check("a a: x y\n", &["a"], &["x", "y"]);
     check("a b: x y", &["a", "b"], &["x", "y"]);
     check("a: x\na: \na:\n", &["a"], &["x"]);
@@ -56,7 +56,7 @@ fn targets_that_are_prerequisites_are_dropped() {
     check("a: x\nx: x\n", &["a"], &["x"]);
     refuse("a: x y\nx: z\ny:\n", "inputs may not also have inputs");
     refuse("a: x\nx b: z\n", "inputs may not also have inputs");
-    // The line's end forgives.
+    // A line end resets the error state.
     check("a: x\nx:\nb: z\n", &["a", "b"], &["x", "z"]);
 }
 
@@ -88,7 +88,7 @@ fn colons() {
 }
 
 #[test]
-fn bytes_that_compilers_leave_alone() {
+fn bytes_that_compilers_do_not_escape() {
     check(
         "C:/P\\ F\\ (x86)/M.h: e@q.h~ t+t-x!=1 {0},a[1]b@2%c",
         &["C:/P F (x86)/M.h"],

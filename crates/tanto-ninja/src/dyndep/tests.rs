@@ -1,4 +1,4 @@
-//! Tests of dyndep files: what they add to a graph, and what is refused.
+//! Tests of dyndep files.
 
 use tanto_testing::each_variant;
 
@@ -20,7 +20,7 @@ build stranger: t
 
 const VERSION: &str = "ninja_dyndep_version = 1\n";
 
-/// The graph of a manifest, and the dyndep file `dd` applied to it.
+/// Applies the dyndep file `dd` to the graph of a manifest.
 fn apply_to<'t>(arena: &'t Arena, manifest: &str, dyndep: &[u8]) -> (Graph<'t>, Result<Vec<Update>>) {
     let mut files = Files::of(&[("build.ninja", manifest)]);
     files.0.insert(b"dd".into(), dyndep.into());
@@ -69,7 +69,7 @@ fn new_inputs_come_before_order_only_ones() {
 }
 
 #[test]
-fn restat_is_the_whole_files_where_the_edge_has_no_binding() {
+fn restat_binding_of_the_file_is_the_default() {
     let manifest = "rule t\n  command = t\n  dyndep = $in\nbuild a: t dd\nbuild b: t c\n  dyndep =\n";
     let arena = Arena::new();
     let (graph, updates) = apply_to(&arena, manifest, b"ninja_dyndep_version=1\nbuild a: dyndep\n  restat = 1\n");
@@ -166,7 +166,7 @@ fn statements_and_edges_must_match() {
 }
 
 #[test]
-fn an_edge_that_names_the_file_twice_gets_its_outputs_twice() {
+fn edge_with_a_repeated_dyndep_file_gets_its_outputs_twice() {
     let manifest = "rule t\n  command = t\nbuild a: t dd dd\n  dyndep = dd\n";
     let arena = Arena::new();
     let (_, updates) = apply_to(&arena, manifest, b"ninja_dyndep_version=1\nbuild a | b: dyndep\n");
@@ -176,7 +176,7 @@ fn an_edge_that_names_the_file_twice_gets_its_outputs_twice() {
 }
 
 #[test]
-fn ninja_goes_on_after_a_broken_implicit_path() {
+fn broken_implicit_path_is_skipped_like_in_ninja() {
     refuse(
         "build out | a$.b: dyndep\n",
         "dd:2: unexpected identifier\nbuild out | a$.b: dyndep\n            ^ near here",
@@ -189,7 +189,7 @@ fn ninja_goes_on_after_a_broken_implicit_path() {
 }
 
 #[test]
-fn a_path_cut_off_is_an_error_if_there_is_no_other() {
+fn truncated_path_is_an_error_if_there_is_no_other() {
     refuse("build out: dyndep | lost ", "'out2' not mentioned in its dyndep file 'dd'");
 }
 

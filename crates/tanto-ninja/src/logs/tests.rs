@@ -1,12 +1,12 @@
-//! Tests of the logs against files: golden bytes, torn and hostile files, several writers, full disks.
+//! Tests of the logs with real files: golden bytes, damaged files, concurrent writers, full disks.
 
-mod build;
-mod deps;
+mod build_log;
+mod deps_log;
 mod hashes;
 mod large;
-mod referee;
+mod real_ninja;
 mod resume;
-mod shared;
+mod threads;
 
 use std::fs;
 use std::io;
@@ -18,15 +18,14 @@ use crate::disk::{Disk, Mtime};
 use crate::graph::{Arena, Graph};
 use crate::logs::{BYTES_PER_THREAD, ReadPlan};
 
-/// A directory of its own for a test, removed at its end.
-struct Space(Scratch);
+/// A temporary directory with a log.
+struct LogDir(Scratch);
 
-impl Space {
+impl LogDir {
     fn new() -> Self {
-        Space(Scratch::new("log"))
+        LogDir(Scratch::new("log"))
     }
 
-    /// The log's path.
     fn log(&self) -> Vec<u8> {
         self.0.bytes("log")
     }
@@ -35,18 +34,16 @@ impl Space {
         self.0.write("log", bytes);
     }
 
-    /// Puts a new file in the log's place.
+    /// Replaces the log by a new file.
     fn replace(&self, bytes: &[u8]) {
         self.0.write("new", bytes);
         fs::rename(self.0.at("new"), self.0.at("log")).expect("renaming it");
     }
 
-    /// The log's bytes; None if there is no such file.
     fn bytes(&self) -> Option<Vec<u8>> {
         fs::read(self.0.at("log")).ok()
     }
 
-    /// All names in the directory, sorted.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).expect("listing");
         let mut names: Vec<_> = entries.map(|e| e.expect("entry").file_name().into_string().expect("name")).collect();
@@ -55,7 +52,6 @@ impl Space {
     }
 }
 
-/// A graph in which these paths are nodes.
 fn graph_with(paths: &[&str]) -> Graph<'static> {
     let mut graph = Box::leak(Box::new(Arena::new())).empty();
     for path in paths {
@@ -64,23 +60,21 @@ fn graph_with(paths: &[&str]) -> Graph<'static> {
     graph
 }
 
-/// Numbers that look random, the same for the same seed.
+/// A deterministic random number generator.
 struct Seeded(u64);
 
 impl Seeded {
-    /// A number below `limit`.
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % limit as u64) as usize
     }
 }
 
-/// The text of a warning.
 fn text(warning: Option<Vec<u8>>) -> Option<String> {
     warning.map(|bytes| String::from_utf8(bytes).expect("plain text"))
 }
 
-/// A disk on which all files have one mtime, or none can be looked at, and one content.
+/// A disk on which all files have the same mtime, or fail to be checked, and the same content.
 struct Stub {
     mtime: Option<Mtime>,
     content: &'static [u8],

@@ -177,7 +177,7 @@ mod tests {
     use super::requested;
 
     #[test]
-    fn only_the_first_page_and_targets_are_served() {
+    fn only_targets_and_the_first_page_are_served() {
         assert_eq!(requested(b"GET / HTTP/1.1\r\n\r\n"), Some(Vec::new()));
         assert_eq!(requested(b"GET /?a%20b HTTP/1.1\r\n\r\n"), Some(b"a b".to_vec()));
         assert_eq!(requested(b"GET /favicon.ico HTTP/1.1\r\n\r\n"), None);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_three_ways_to_name_a_response_file() {
+    fn three_forms_of_response_files_are_found() {
         assert_eq!(cut("cc @a.rsp -o b"), "cc | -o b");
         assert_eq!(cut("cc -f a.rsp"), "cc |");
         assert_eq!(cut("cc --option-file=a.rsp x"), "cc | x");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn other_places_stay() {
+    fn other_mentions_are_kept() {
         assert_eq!(cut("cc a.rsp"), "none");
         assert_eq!(cut("a.rsp"), "none");
         assert_eq!(cut("cc x"), "none");

@@ -309,7 +309,7 @@ mod tests {
     use super::leading_number;
 
     #[test]
-    fn numbers_are_read_as_atoi_does() {
+    fn numbers_are_parsed_like_atoi() {
         assert_eq!(leading_number(b" 12x"), 12);
         assert_eq!(leading_number(b"-3"), -3);
         assert_eq!(leading_number(b"x"), 0);

@@ -131,21 +131,21 @@ default all
 }
 
 #[test]
-fn the_list_is_aligned_and_hides_one() {
+fn list_is_aligned_and_hides_urtle() {
     assert!(list().starts_with("ninja subtools:\n     browse  browse dependency graph in a web browser\n"));
     assert!(list().contains("\ncompdb-targets  dump JSON"));
     assert_eq!(list().lines().count(), TOOLS.len());
 }
 
 #[test]
-fn an_unknown_tool_is_fatal_and_guessed() {
+fn unknown_tool_is_fatal_with_a_suggestion() {
     let error = find(b"clena").err().unwrap();
     assert_eq!((error.to_string().as_str(), error.fatal), ("unknown tool 'clena', did you mean 'clean'?", true));
     assert_eq!(find(b"wincodepage").err().unwrap().to_string(), "unknown tool 'wincodepage'");
 }
 
 #[test]
-fn targets_are_named_guessed_and_followed() {
+fn target_arguments_are_resolved() {
     let fixture = library();
     assert_eq!(fixture.out("query a.c^").lines().next(), Some("a.o:"));
     assert_eq!(fixture.err("query lub"), "ninja: error: unknown target 'lub', did you mean 'lib'?\n");
@@ -158,14 +158,14 @@ fn targets_are_named_guessed_and_followed() {
 }
 
 #[test]
-fn a_header_of_the_deps_log_leads_to_its_reader() {
+fn discovered_header_resolves_to_its_reader() {
     let mut fixture = library();
     fixture.read.push(("b.o", 5, vec!["b.h"]));
     assert_eq!(fixture.out("query b.h^").lines().next(), Some("b.o:"));
 }
 
 #[test]
-fn a_target_may_be_named_below_builddir() {
+fn target_may_be_relative_to_builddir() {
     let mut fixture = fixture("build out/x: cc x.c\n");
     assert!(fixture.err("query x").starts_with("ninja: error: unknown target 'x'"));
     fixture.options.builddir = b"out".into();
@@ -174,14 +174,14 @@ fn a_target_may_be_named_below_builddir() {
 }
 
 #[test]
-fn without_roots_there_is_no_default() {
+fn graph_without_roots_has_no_default_target() {
     let fixture = fixture("build a: cc b\nbuild b: cc a\n");
     assert_eq!(fixture.err("targets"), "ninja: error: could not determine root nodes of build graph\n");
     assert_eq!(ToolFixture::with("").out("inputs"), "");
 }
 
 #[test]
-fn query_shows_all_neighbours() {
+fn query_prints_inputs_and_outputs() {
     let fixture = library();
     let a = "a.o:\n  input: cc\n    a.c\n    | gen.h\n    || dir\n  outputs:\n    lib\n";
     assert_eq!(fixture.out("query a.o"), a);
@@ -209,7 +209,7 @@ fn targets_by_depth_rule_and_all() {
 }
 
 #[test]
-fn a_cycle_below_a_root_is_an_error_and_no_endless_list() {
+fn cycle_below_a_root_is_an_error() {
     let fixture = fixture("build a: cc b\nbuild b: cc a\nbuild top: cc a\n");
     let ran = fixture.run("targets depth 0");
     assert_eq!((ran.code, ran.err.as_str()), (1, "ninja: error: dependency cycle at 'a'\n"));
@@ -217,14 +217,14 @@ fn a_cycle_below_a_root_is_an_error_and_no_endless_list() {
 }
 
 #[test]
-fn rules_come_sorted_with_their_raw_descriptions() {
+fn rules_are_sorted_with_raw_descriptions() {
     let fixture = library();
     assert_eq!(fixture.out("rules"), "cc\ngen\nphony\n");
     assert_eq!(fixture.out("rules -d"), "cc: CC ${out}\ngen\nphony\n");
 }
 
 #[test]
-fn commands_come_in_the_order_of_need() {
+fn commands_are_in_dependency_order() {
     let fixture = library();
     let all = "gen gen.h\ncc a.c -o a.o\ncc 'b b.c' -o b.o\ncc a.o b.o -o lib\n";
     assert_eq!(fixture.out("commands"), all);
@@ -242,7 +242,7 @@ fn inputs_skip_phony_targets_and_are_quoted() {
 }
 
 #[test]
-fn a_wrong_flag_gets_the_usage() {
+fn wrong_flag_prints_the_usage() {
     let ran = library().run("commands -q");
     assert_eq!((ran.code, ran.err.as_str()), (1, "commands: invalid option -- 'q'\n"));
     assert!(ran.out.starts_with("usage: ninja -t commands [options] [targets]\n"));
@@ -269,7 +269,7 @@ fn compdb_has_every_edge_with_inputs() {
 }
 
 #[test]
-fn compdb_targets_wants_targets_that_are_made() {
+fn compdb_targets_requires_outputs() {
     let fixture = library();
     assert_eq!(fixture.err("compdb-targets"), "ninja: error: compdb-targets expects the name of at least one target\n");
     let why = "ninja: fatal: 'a.c' is not a target (i.e. it is not an output of any `build` statement)\n";
@@ -288,7 +288,7 @@ fn compdb_shows_response_files_on_request() {
 }
 
 #[test]
-fn graph_draws_simple_edges_as_arrows_and_others_as_nodes() {
+fn graph_draws_simple_edges_as_arrows() {
     let fixture = fixture("build a: cc b\\c\nbuild x y: cc a || z\n");
     let expected = "digraph ninja {\nrankdir=\"LR\"\nnode [fontsize=10, shape=box, height=0.25]\nedge [fontsize=10]\n\
         \"x\" [label=\"x\"]\n\"E\" [label=\"cc\", shape=ellipse]\n\"E\" -> \"x\"\n\"E\" -> \"y\"\n\
@@ -313,7 +313,7 @@ fn graph_draws_simple_edges_as_arrows_and_others_as_nodes() {
 }
 
 #[test]
-fn deps_shows_the_log() {
+fn deps_prints_the_log() {
     let mut fixture =
         ToolFixture::with("rule cc\n  command = cc\n  deps = gcc\nbuild a.o: cc a.c\nbuild b.o: cc b.c\n");
     fixture.disk.put("a.o", "");
@@ -356,7 +356,7 @@ fn missing_dependencies_are_found_in_log_and_depfile() {
 }
 
 #[test]
-fn a_depfile_of_another_edge_and_a_dependency_on_the_manifest_say_nothing() {
+fn foreign_depfile_and_manifest_dependency_are_ignored() {
     let mut fixture = fixture(MISSING);
     fixture.read = vec![("a.o", 1, vec!["gen.h", "build.ninja"])];
     fixture.disk.put("b.o.d", "c.o: other.h");
@@ -393,7 +393,7 @@ impl ToolFixture {
 }
 
 #[test]
-fn clean_removes_what_edges_make_but_not_sources_phonies_and_generated_manifests() {
+fn clean_removes_outputs_only() {
     let fixture = workshop();
     assert_eq!(fixture.out("clean"), "Cleaning... 5 files.\n");
     assert_eq!(fixture.left(), "a.c,conf,p");
@@ -402,7 +402,7 @@ fn clean_removes_what_edges_make_but_not_sources_phonies_and_generated_manifests
 }
 
 #[test]
-fn clean_says_what_it_removes() {
+fn clean_lists_removed_files() {
     let mut fixture = workshop();
     fixture.options.dry_run = true;
     let said = "Cleaning...\nTarget p\nRemove x\nRemove x y.d\nRemove x y rsp\nRemove a.o\n4 files.\n";
@@ -415,7 +415,7 @@ fn clean_says_what_it_removes() {
 }
 
 #[test]
-fn clean_goes_on_after_a_mistake() {
+fn clean_continues_after_an_error() {
     let fixture = workshop();
     let ran = fixture.run("clean nope a.o");
     assert_eq!((ran.code, ran.out.as_str()), (1, "Cleaning... 1 files.\n"));
@@ -427,7 +427,7 @@ fn clean_goes_on_after_a_mistake() {
 }
 
 #[test]
-fn clean_takes_its_turn_only_if_there_is_something_to_remove() {
+fn clean_locks_only_if_there_is_something_to_remove() {
     let mut fixture = fixture("builddir = out\nbuild a.o: cc a.c\n");
     assert!(fixture.locked_dirs("clean").is_empty());
     fixture.disk.put("a.o", "");
@@ -440,7 +440,7 @@ fn clean_takes_its_turn_only_if_there_is_something_to_remove() {
 }
 
 #[test]
-fn a_tool_that_had_to_wait_has_done_nothing_and_is_run_again() {
+fn tool_that_waited_is_run_again() {
     let mut fixture = workshop();
     fixture.built = vec!["old"];
     fixture.disk.put("old", "");
@@ -454,7 +454,7 @@ fn a_tool_that_had_to_wait_has_done_nothing_and_is_run_again() {
 }
 
 #[test]
-fn cleandead_removes_what_only_the_log_names() {
+fn cleandead_removes_outputs_only_in_the_log() {
     let mut fixture = workshop();
     fixture.built = vec!["x", "a.c", "old", "gone", "header"];
     fixture.read = vec![("old", 1, vec!["header"])];
@@ -466,7 +466,7 @@ fn cleandead_removes_what_only_the_log_names() {
 }
 
 #[test]
-fn answers_write_nothing() {
+fn read_only_tools_write_nothing() {
     let fixture = library();
     let before = fixture.left();
     for tool in ["commands", "inputs", "multi-inputs", "deps", "missingdeps", "graph", "query lib", "targets"] {
@@ -495,7 +495,7 @@ build z: cc in
 }
 
 #[test]
-fn tools_see_what_dyndep_files_add() {
+fn tools_see_dyndep_additions() {
     let fixture = with_dyndep("build a | a.imp: dyndep | in\nbuild b: dyndep\n");
     let a = "a:\n  input: d\n    s\n    | in\n    || dd\n  outputs:\n";
     let input = "in:\n  outputs:\n    z\n    a\n    a.imp\n";
@@ -507,7 +507,7 @@ fn tools_see_what_dyndep_files_add() {
 }
 
 #[test]
-fn a_broken_dyndep_file_is_a_warning_once() {
+fn broken_dyndep_file_warns_once() {
     let fixture = with_dyndep("build a: dyndep\n");
     let warning = "ninja: warning: 'b' not mentioned in its dyndep file 'dd'\n\n";
     for tool in ["query a b", "graph"] {
@@ -519,7 +519,7 @@ fn a_broken_dyndep_file_is_a_warning_once() {
 }
 
 #[test]
-fn a_phony_target_that_names_itself_is_no_root() {
+fn phony_naming_itself_is_not_a_root() {
     let fixture = fixture("build self: phony self other\nbuild top: cc self\n");
     assert_eq!(fixture.out("targets"), "top: cc\n");
     let expected = "self:\n  input: phony\n    other\n  outputs:\n    self\n    top\n";
@@ -528,7 +528,7 @@ fn a_phony_target_that_names_itself_is_no_root() {
 }
 
 #[test]
-fn a_deep_graph_needs_no_deep_stack() {
+fn deep_graph_needs_no_deep_stack() {
     let chain: String = (0..30_000).map(|i| format!("build n{}: cc n{i}\n", i + 1)).collect();
     let fixture = fixture(&chain);
     for tool in ["commands", "inputs", "graph", "missingdeps", "clean n30000"] {
@@ -544,7 +544,7 @@ fn log_in(dir: &Scratch) -> String {
 const LOG: &str = "# ninja log v7\n1\t2\t3\tx\ta\n1\t2\t3\told\ta\n1\t2\t3\tx\tb\n";
 
 #[test]
-fn recompact_drops_the_dead_and_a_dry_run_drops_nothing() {
+fn recompact_drops_obsolete_outputs_except_in_a_dry_run() {
     let dir = Scratch::new("recompact");
     dir.write(".ninja_log", LOG);
     let mut fixture = fixture(&format!("builddir = {}\nbuild x: cc x.c\n", dir.text()));
@@ -561,7 +561,7 @@ fn recompact_drops_the_dead_and_a_dry_run_drops_nothing() {
 }
 
 #[test]
-fn restat_takes_the_mtimes_of_now() {
+fn restat_stores_current_mtimes() {
     let dir = Scratch::new("restat");
     dir.write(".ninja_log", LOG);
     let mut fixture = ToolFixture::with("");

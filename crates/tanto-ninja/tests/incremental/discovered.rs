@@ -1,4 +1,4 @@
-//! Depfiles and the deps log: inputs that the compiler found.
+//! Tests of depfiles and the deps log.
 
 use tanto_ninja::frontend::FrontendOptions;
 
@@ -19,7 +19,7 @@ fn world(manifest: &str) -> World {
 }
 
 #[test]
-fn a_depfiles_header_is_an_input() {
+fn depfile_header_is_an_input() {
     let mut world = world("build out: dep in\n");
     world.build("out");
     world.assert_clean("out");
@@ -29,7 +29,7 @@ fn a_depfiles_header_is_an_input() {
 }
 
 #[test]
-fn a_logged_header_is_an_input_and_its_depfile_goes() {
+fn logged_header_is_an_input_and_its_depfile_is_removed() {
     let mut world = world("build out: logged in\n");
     world.build("out");
     assert!(!world.disk.has("out.d"));
@@ -41,7 +41,7 @@ fn a_logged_header_is_an_input_and_its_depfile_goes() {
 }
 
 #[test]
-fn a_dry_run_leaves_a_depfile_alone() {
+fn dry_run_keeps_the_depfile() {
     let mut world = world("build out: logged in\n");
     world.disk.put("out.d", "out: header.h\n");
     world.options = FrontendOptions { dry_run: true, ..FrontendOptions::default() };
@@ -50,7 +50,7 @@ fn a_dry_run_leaves_a_depfile_alone() {
 }
 
 #[test]
-fn a_vanished_header_is_dirty_and_no_error() {
+fn vanished_header_is_dirty_but_not_an_error() {
     for rule in ["dep", "logged"] {
         let mut world = world(&format!("build out: {rule} in\n"));
         world.build("out");
@@ -60,7 +60,7 @@ fn a_vanished_header_is_dirty_and_no_error() {
 }
 
 #[test]
-fn a_missing_depfile_is_a_reason() {
+fn missing_depfile_makes_the_edge_dirty() {
     let mut world = world("build out: dep in\n");
     world.build("out");
     world.disk.delete("out.d");
@@ -69,7 +69,7 @@ fn a_missing_depfile_is_a_reason() {
 }
 
 #[test]
-fn a_newer_output_voids_its_record() {
+fn newer_output_makes_its_record_stale() {
     let mut world = world("build out: logged in\n");
     world.build("out");
     world.touch("out");
@@ -78,7 +78,7 @@ fn a_newer_output_voids_its_record() {
 }
 
 #[test]
-fn a_header_that_is_made_is_made_first() {
+fn generated_header_is_built_first() {
     let mut world = world("build header.h: make x\nbuild out: logged in || header.h\n");
     world.disk.put("x", "");
     world.build("out");
@@ -94,7 +94,7 @@ fn every_output_has_a_record() {
 }
 
 #[test]
-fn a_depfile_for_another_output_is_no_help() {
+fn depfile_for_another_output_is_ignored() {
     let rule = "rule wrong\n  command = make $out; write $out.d else: header.h\n  depfile = $out.d\n";
     let mut world = World::new(&format!("{rule}build out: wrong in\n"), &["in", "header.h"]);
     world.build("out");
@@ -103,7 +103,7 @@ fn a_depfile_for_another_output_is_no_help() {
 }
 
 #[test]
-fn a_depfile_that_names_a_foreign_output_is_an_error() {
+fn depfile_with_an_undeclared_output_is_an_error() {
     let rule = "rule wrong\n  command = make $out; write $out.d out else: header.h\n  depfile = $out.d\n";
     let mut world = World::new(&format!("{rule}build out: wrong in\n"), &["in", "header.h"]);
     world.build("out");

@@ -1,4 +1,4 @@
-//! Dyndep files: inputs and outputs that are known before the build, or in the middle of it.
+//! Tests of dyndep files that are loaded before or during a build.
 
 use tanto_exec::run::BuildOutcome;
 
@@ -12,7 +12,7 @@ fn made(rest: &str, manifest: &str, sources: &[&str]) -> World {
 }
 
 #[test]
-fn a_ready_dyndep_file_is_loaded_before_the_build() {
+fn ready_dyndep_file_is_loaded_before_the_build() {
     let mut world = World::new("build x: make in\nbuild out: make in || dd\n  dyndep = dd\n", &["in"]);
     world.disk.put("dd", "ninja_dyndep_version = 1\nbuild out: dyndep | x\n");
     world.disk.tick();
@@ -21,7 +21,7 @@ fn a_ready_dyndep_file_is_loaded_before_the_build() {
 }
 
 #[test]
-fn a_dyndep_file_behind_a_group_of_nothing_is_ready() {
+fn dyndep_file_after_an_empty_phony_is_ready() {
     let rule = format!("rule scan\n  command = write dd {DD} | x\nbuild nothing: phony\n");
     let edges = "build dd: scan scanned || nothing\nbuild out: make in || dd\n  dyndep = dd\n";
     let mut world = World::new(&(rule + edges), &["scanned", "in", "x"]);
@@ -32,7 +32,7 @@ fn a_dyndep_file_behind_a_group_of_nothing_is_ready() {
 }
 
 #[test]
-fn a_made_dyndep_file_adds_an_input_in_the_middle() {
+fn built_dyndep_file_adds_an_input_during_the_build() {
     let mut world = made(" | x", "build x: make in\nbuild out: make in || dd\n  dyndep = dd\n", &["in"]);
     let built = world.try_build("out").expect("begins");
     assert_eq!(built.verdict, BuildOutcome::Succeeded);
@@ -41,9 +41,9 @@ fn a_made_dyndep_file_adds_an_input_in_the_middle() {
     world.assert_clean("out");
 }
 
-/// `user` took `out2` for a source file, and is queued already when a dyndep file says otherwise.
+/// `user` treats `out2` as a source, and is queued when the dyndep file adds it as an output.
 #[test]
-fn a_made_dyndep_file_adds_an_output_that_others_wait_for() {
+fn built_dyndep_file_adds_an_output_with_dependents() {
     let scan = "rule scan\n  command = write dd ninja_dyndep_version = 1\\nbuild out | out2: dyndep\n";
     let first = "pool one\n  depth = 1\nbuild dd: scan scanned\n  pool = one\nbuild user: make out2\n  pool = one\n";
     let manifest = format!("{scan}{first}build out: make in || dd\n  dyndep = dd\nbuild all: phony user out\n");
@@ -52,7 +52,7 @@ fn a_made_dyndep_file_adds_an_output_that_others_wait_for() {
 }
 
 #[test]
-fn a_dyndep_file_that_is_ready_for_the_second_target_adds_an_output_that_the_first_waits_for() {
+fn dyndep_file_of_the_second_target_adds_an_input_of_the_first() {
     let scan = "rule scan\n  command = write dd ninja_dyndep_version = 1\\nbuild out | out2: dyndep\n";
     let first = "build user: make out2 other\nbuild dd: scan scanned\n";
     let manifest = format!("{scan}{first}build out: make in || dd\n  dyndep = dd\n");
@@ -65,14 +65,14 @@ fn a_dyndep_file_that_is_ready_for_the_second_target_adds_an_output_that_the_fir
 }
 
 #[test]
-fn a_made_dyndep_file_brings_a_validation_with_its_input() {
+fn built_dyndep_file_adds_a_validation_with_its_input() {
     let manifest = "build v: make vin\nbuild x: make xin |@ v\nbuild out: make in || dd\n  dyndep = dd\n";
     let mut world = made(" | x", manifest, &["in", "vin", "xin"]);
     assert!(world.build("out").contains(&"make v".to_owned()));
 }
 
 #[test]
-fn one_command_may_make_several_dyndep_files() {
+fn one_command_can_make_several_dyndep_files() {
     let text = |out: &str, input: &str| format!("ninja_dyndep_version = 1\\nbuild {out}: dyndep | {input}");
     let rule = format!("rule two\n  command = write d1 {}; write d2 {}\n", text("a", "x"), text("b", "y"));
     let edges = "build d1 d2: two\nbuild x: make xin\nbuild y: make yin\n";
@@ -84,7 +84,7 @@ fn one_command_may_make_several_dyndep_files() {
 }
 
 #[test]
-fn a_cycle_that_a_made_dyndep_file_closes_stops_the_build() {
+fn cycle_closed_by_a_dyndep_file_stops_the_build() {
     let mut world = made(" | x", "build out: make in || dd\n  dyndep = dd\nbuild x: make out\n", &["in"]);
     let built = world.try_build("out").expect("begins");
     let BuildOutcome::Failed { reason: why, .. } = built.verdict else { panic!("{:?}", built.verdict) };
@@ -92,7 +92,7 @@ fn a_cycle_that_a_made_dyndep_file_closes_stops_the_build() {
 }
 
 #[test]
-fn a_dyndep_file_can_say_restat() {
+fn dyndep_file_can_set_restat() {
     let rule = "rule quiet\n  command = keep $out\n";
     let manifest = format!("{rule}build out: quiet in || dd\n  dyndep = dd\nbuild last: make out\n");
     let mut world = made("\\n  restat = 1", &manifest, &["in"]);
@@ -102,7 +102,7 @@ fn a_dyndep_file_can_say_restat() {
 }
 
 #[test]
-fn an_edge_that_the_file_does_not_mention_is_an_error() {
+fn edge_not_mentioned_in_its_dyndep_file_is_an_error() {
     let mut world = World::new("build out: make in || dd\n  dyndep = dd\n", &["in"]);
     world.disk.put("dd", "ninja_dyndep_version = 1\n");
     let error = world.try_build("out").err().expect("an error");
@@ -110,7 +110,7 @@ fn an_edge_that_the_file_does_not_mention_is_an_error() {
 }
 
 #[test]
-fn a_dyndep_file_whose_edge_has_nothing_to_do_is_loaded_when_it_is_reached() {
+fn dyndep_file_of_a_clean_edge_is_loaded_when_reached() {
     let rule = "rule copy\n  command = write dd ninja_dyndep_version = 1\\nbuild out: dyndep | y\n";
     let edges = "build x: make xin\nbuild dd: copy scanned || x\nbuild y: make yin\n";
     let user = "build out: make in || dd\n  dyndep = dd\n";
@@ -119,12 +119,12 @@ fn a_dyndep_file_whose_edge_has_nothing_to_do_is_loaded_when_it_is_reached() {
     world.reload();
     world.touch("xin");
     world.touch("yin");
-    // `x` is the last of what is known to be dirty; `y` comes to light behind it.
+    // `x` is the last known dirty job; `y` is found after it.
     assert_eq!(world.build("out"), ["make x", "make y", "make out"]);
 }
 
-/// A build in which `a` turns out to make `y` when `early`, which takes `y` for a source file, has been dealt with.
-/// Gives the commands but for the one that makes the dyndep file.
+/// A build in which `a` turns out to make `y` after `early`, which treats `y` as a source, was handled. Returns the
+/// commands except the one that makes the dyndep file.
 fn too_late(early: &str, touched: &str) -> Vec<String> {
     let scan = "rule scan\n  command = write dd ninja_dyndep_version = 1\\nbuild a | y: dyndep\\n  restat = 1\n";
     let edges = "build b: make bin\nbuild dd: scan scanned\nbuild a: keep ain || dd\n  dyndep = dd\n";
@@ -139,11 +139,11 @@ fn too_late(early: &str, touched: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_output_that_comes_to_light_too_late_does_not_disturb_what_has_passed() {
+fn late_output_does_not_affect_cleaned_jobs() {
     assert_eq!(too_late("build early: make y || b\n", "bin"), ["make b", "keep a"]);
 }
 
 #[test]
-fn an_output_that_comes_to_light_too_late_does_not_disturb_what_has_run() {
+fn late_output_does_not_affect_finished_jobs() {
     assert_eq!(too_late("build early: keep in y\n", "in"), ["keep early", "keep a"]);
 }

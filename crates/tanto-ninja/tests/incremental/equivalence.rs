@@ -1,4 +1,4 @@
-//! Random builds: with and without a look ahead the same is known before they begin, and the same comes of them.
+//! Random builds with and without prefetch must have the same states and results.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -37,22 +37,22 @@ rule scan
 ";
 const SOURCES: [&str; 7] = ["s0", "s1", "s2", "s3", "h0", "h1", "h2"];
 
-/// What a manifest may have.
-struct Taste {
+/// The properties of random manifests.
+struct ManifestShape {
     edges: usize,
     dyndeps: bool,
     depfiles: bool,
     validations: bool,
     editors: bool,
-    /// Headers may be made by any edge, also by one that needs them.
+    /// Headers may be made by any edge, even one that needs them.
     cycles: bool,
 }
 
-impl Taste {
-    fn of(random: &mut Random, edges: usize) -> Taste {
+impl ManifestShape {
+    fn of(random: &mut Random, edges: usize) -> ManifestShape {
         let mut may = || random.chance(25);
         let (dyndeps, depfiles, validations, editors, cycles) = (may(), may(), may(), may(), may());
-        Taste { edges, dyndeps, depfiles, validations, editors, cycles }
+        ManifestShape { edges, dyndeps, depfiles, validations, editors, cycles }
     }
 
     fn rule(&self, random: &mut Random) -> &'static str {
@@ -76,8 +76,7 @@ fn some(random: &mut Random, from: &[String], most: usize) -> String {
     chosen.into_iter().map(|name| name.clone() + " ").collect()
 }
 
-/// A manifest of some edges, each of which may use what is above it; its targets; and for each of them a tag, which
-/// stands in the command.
+/// Edges that may use outputs of earlier ones, the targets, and a tag for each edge that is part of its command.
 struct Manifest {
     text: String,
     targets: Vec<String>,
@@ -85,18 +84,18 @@ struct Manifest {
 }
 
 impl Manifest {
-    fn new(random: &mut Random, taste: &Taste) -> Manifest {
+    fn new(random: &mut Random, shape: &ManifestShape) -> Manifest {
         let mut known: Vec<String> = SOURCES[..4].iter().map(|&name| name.to_owned()).collect();
         let (mut text, mut targets) = (RULES.to_owned(), Vec::new());
-        for id in 0..taste.edges {
-            let edge = build(random, taste, id, &known, &targets);
+        for id in 0..shape.edges {
+            let edge = build(random, shape, id, &known, &targets);
             text += &edge;
             known.push(format!("o{id}"));
             targets.push(format!("o{id}"));
         }
         let _ = writeln!(text, "build all: phony {}", targets.join(" "));
         targets.push("all".to_owned());
-        let tags = vec![false; taste.edges];
+        let tags = vec![false; shape.edges];
         Manifest { text, targets, tags }
     }
 
@@ -107,11 +106,11 @@ impl Manifest {
     }
 }
 
-/// The text of one edge, and of the one that makes its dyndep file, if it has one.
-fn build(random: &mut Random, taste: &Taste, id: usize, known: &[String], targets: &[String]) -> String {
+/// The text of one edge and of the edge that makes its dyndep file.
+fn build(random: &mut Random, shape: &ManifestShape, id: usize, known: &[String], targets: &[String]) -> String {
     let mut text = String::new();
     let (ins, order_only) = (some(random, known, 3), some(random, known, 2));
-    let dyndep = if taste.dyndeps && random.chance(25) { format!("dd{id}") } else { String::new() };
+    let dyndep = if shape.dyndeps && random.chance(25) { format!("dd{id}") } else { String::new() };
     if !dyndep.is_empty() {
         let found = some(random, known, 2);
         let _ = writeln!(text, "build {dyndep}: scan {}", random.pick(known));
@@ -119,13 +118,13 @@ fn build(random: &mut Random, taste: &Taste, id: usize, known: &[String], target
         let _ = writeln!(text, "  text = write {dyndep} {content}; edit h{}", random.below(3));
     }
     let second = if random.chance(20) { format!(" x{id}") } else { String::new() };
-    let checked = taste.validations && random.chance(30);
-    // Also one that comes behind, and perhaps needs this edge.
-    let checks = [targets, &[format!("o{}", random.below(taste.edges))]].concat();
+    let checked = shape.validations && random.chance(30);
+    // May be a later target that needs this edge.
+    let checks = [targets, &[format!("o{}", random.below(shape.edges))]].concat();
     let checked = if checked { format!(" |@ {}", some(random, &checks, 2)) } else { String::new() };
-    let _ = writeln!(text, "build o{id}{second}: {} {ins} || {order_only}{dyndep}{checked}", taste.rule(random));
+    let _ = writeln!(text, "build o{id}{second}: {} {ins} || {order_only}{dyndep}{checked}", shape.rule(random));
     let header = match random.below(6) {
-        0 if taste.cycles => format!("o{}", random.below(taste.edges)),
+        0 if shape.cycles => format!("o{}", random.below(shape.edges)),
         1 => random.pick(known).clone(),
         _ => format!("h{} h{}", random.below(3), random.below(3)),
     };
@@ -136,15 +135,15 @@ fn build(random: &mut Random, taste: &Taste, id: usize, known: &[String], target
     text
 }
 
-/// What was known before a build, and what came of it, or why it did not begin.
-fn told(world: &mut World, targets: &str) -> String {
+/// The states before a build and its result, or the error.
+fn result_of(world: &mut World, targets: &str) -> String {
     match world.try_build(targets) {
         Ok(it) => format!("{}\n{:?} {:?} {} {:?}", it.known, it.verdict, it.commands, it.total, it.why),
         Err(error) => error,
     }
 }
 
-/// Something happens between two builds.
+/// Changes something between two builds.
 fn change(random: &mut Random, manifest: &mut Manifest, worlds: &mut [World]) {
     let (source, output) = (*random.pick(&SOURCES), random.pick(&manifest.targets).clone());
     let (action, edge) = (random.below(12), random.below(manifest.tags.len()));
@@ -162,10 +161,10 @@ fn change(random: &mut Random, manifest: &mut Manifest, worlds: &mut [World]) {
     }
 }
 
-/// Builds the same in several worlds, again and again.
+/// Runs the same builds in several worlds.
 fn compare(random: &mut Random, edges: usize, rounds: usize, looks: &[PrefetchOptions]) {
-    let taste = Taste::of(random, edges);
-    let mut manifest = Manifest::new(random, &taste);
+    let shape = ManifestShape::of(random, edges);
+    let mut manifest = Manifest::new(random, &shape);
     let mut worlds: Vec<World> = looks.iter().map(|_| World::new(&manifest.tagged(), &SOURCES)).collect();
     worlds.iter_mut().zip(looks).for_each(|(world, prefetch)| world.prefetch = *prefetch);
     for round in 0..rounds {
@@ -173,14 +172,14 @@ fn compare(random: &mut Random, edges: usize, rounds: usize, looks: &[PrefetchOp
         if random.chance(60) {
             targets = format!("{} {}", random.pick(&manifest.targets), random.pick(&manifest.targets));
         }
-        let all: Vec<String> = worlds.iter_mut().map(|world| told(world, &targets)).collect();
+        let all: Vec<String> = worlds.iter_mut().map(|world| result_of(world, &targets)).collect();
         for (one, prefetch) in all.iter().zip(looks) {
             assert_eq!(*one, all[0], "round {round}, targets {targets}, {prefetch:?}\n{}", manifest.tagged());
         }
         change(random, &mut manifest, &mut worlds);
         if random.chance(30) {
             let targets = [random.pick(&manifest.targets).as_str(), "all"];
-            let all: Vec<String> = worlds.iter_mut().map(|world| world.look_twice(targets)).collect();
+            let all: Vec<String> = worlds.iter_mut().map(|world| world.walk_twice(targets)).collect();
             assert!(all.iter().all(|one| *one == all[0]), "round {round}, {targets:?}, {all:?}\n{}", manifest.tagged());
         }
     }

@@ -1,4 +1,4 @@
-//! Builds on a virtual disk with a fake runner: what is dirty, what runs, and what is remembered.
+//! Incremental builds with a virtual disk and a fake runner.
 
 mod basics;
 mod discovered;

@@ -1,4 +1,4 @@
-//! Looking ahead: whether files are asked for before the walk or in it, the same comes of it.
+//! Tests that a prefetch does not change results.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -17,12 +17,12 @@ use tanto_testing::Scratch;
 
 use crate::world::{World, known};
 
-/// All is left to the walk.
+/// No prefetch.
 pub const NEVER: PrefetchOptions = PrefetchOptions { threads: ThreadLimit::ONE, min_files: 0 };
-/// Also for few files.
+/// A prefetch for any number of files.
 pub const ALWAYS: PrefetchOptions = PrefetchOptions { threads: ThreadLimit::Auto, min_files: 0 };
 
-/// With threads whatever they cost, but no more than these.
+/// A prefetch with at most this many threads.
 pub fn at_most(threads: usize) -> PrefetchOptions {
     PrefetchOptions { threads: ThreadLimit::AtMost(threads.try_into().unwrap()), min_files: 0 }
 }
@@ -40,7 +40,7 @@ rule scan
 ";
 
 #[test]
-fn what_no_walk_has_looked_at_is_asked_for_again() {
+fn unused_prefetched_files_are_statted_again() {
     let dyndep = "write dd ninja_dyndep_version = 1\\nbuild out: dyndep | h; edit h";
     let text = format!(
         "{RULES}build obj: logged s\n  header = h\nbuild dd: scan scanned\n  text = {dyndep}\n\
@@ -52,7 +52,7 @@ fn what_no_walk_has_looked_at_is_asked_for_again() {
         world.build("all");
         world.reload();
         world.build("obj");
-        // The record of what `obj` reads is void now: nobody but the dyndep file, in the middle, asks for `h`.
+        // The record of `obj` is stale now, so only the dyndep file, during the build, needs `h`.
         world.touch("obj");
         world.touch("scanned");
         assert!(world.build("all").contains(&"make out".to_owned()), "{prefetch:?}");
@@ -60,7 +60,7 @@ fn what_no_walk_has_looked_at_is_asked_for_again() {
 }
 
 #[test]
-fn a_depfile_that_no_walk_has_used_is_read_again() {
+fn unused_prefetched_depfile_is_read_again() {
     let mut disk = VirtualDisk::new();
     let rule = "rule cc\n  command = c\n  depfile = $out.d\n";
     disk.put("build.ninja", &format!("{rule}build a: cc s\nbuild b: cc s\n"));
@@ -87,7 +87,7 @@ fn a_depfile_that_no_walk_has_used_is_read_again() {
     assert!(scan.mtime(h) != 0);
 }
 
-/// The same is known after a look ahead as without one.
+/// Asserts that the states are the same with and without a prefetch.
 fn assert_same_known(text: &str, sources: &[&str], change: impl Fn(&mut World)) -> String {
     let [known, expected] = [ALWAYS, NEVER].map(|prefetch| {
         let mut world = World::new(text, sources);
@@ -101,7 +101,7 @@ fn assert_same_known(text: &str, sources: &[&str], change: impl Fn(&mut World)) 
 }
 
 #[test]
-fn what_a_depfile_names_is_seen_beside_a_void_record() {
+fn depfile_inputs_are_seen_beside_a_stale_record() {
     let text = format!(
         "{RULES}build obj: logged s\n  header = h\nbuild old: dep s\n  header = h2\nbuild all: phony obj old\n"
     );
@@ -111,7 +111,7 @@ fn what_a_depfile_names_is_seen_beside_a_void_record() {
 }
 
 #[test]
-fn a_validation_that_is_missing_is_told_of() {
+fn missing_validation_is_explained() {
     let text = "build a: make s |@ gone\nbuild b: make s2\nbuild all: phony a b\n";
     for change in [|_: &mut World| {}, |world: &mut World| world.touch("s2")] {
         let known = assert_same_known(text, &["s", "s2"], change);
@@ -120,7 +120,7 @@ fn a_validation_that_is_missing_is_told_of() {
 }
 
 #[test]
-fn a_validation_that_cannot_be_asked_for_is_an_error() {
+fn validation_with_a_stat_error_is_an_error() {
     let dir = Scratch::new("ahead");
     dir.write("there", "");
     let manifest = format!("build all: phony {}/there |@ {}\n", dir.text(), "x".repeat(300));
@@ -131,7 +131,7 @@ fn a_validation_that_cannot_be_asked_for_is_an_error() {
 }
 
 #[test]
-fn headers_that_no_manifest_tells_of_are_made_first() {
+fn generated_headers_missing_from_the_manifest_are_built_first() {
     for depth in (2..12).chain([30]) {
         let mut text = RULES.to_owned();
         for number in 0..depth {
@@ -151,14 +151,14 @@ fn headers_that_no_manifest_tells_of_are_made_first() {
     }
 }
 
-/// Notes what is asked for.
-struct Watched {
+/// Records the files checked.
+struct RecordingDisk {
     disk: VirtualDisk,
     asked: Vec<Vec<u8>>,
     at_once: usize,
 }
 
-impl Disk for Watched {
+impl Disk for RecordingDisk {
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime> {
         self.asked.push(path.to_vec());
         self.disk.mtime(path)
@@ -184,7 +184,7 @@ impl Disk for Watched {
     }
 }
 
-/// Walks from a target; says what is dirty, when what was changed, and why, or what went wrong.
+/// Walks from a target. Returns the states of all files, or the error.
 fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], prefetch: PrefetchOptions) -> String {
     let text = VirtualDisk::new();
     text.put("build.ninja", manifest);
@@ -209,13 +209,13 @@ fn walk(disk: &mut dyn Disk, manifest: &str, logged: &[(&str, &[&str])], prefetc
 }
 
 #[test]
-fn each_file_that_the_walk_wants_is_asked_for_once_and_no_other() {
+fn each_needed_file_is_statted_once() {
     let manifest = "rule cc\n  command = c\n  deps = gcc\n  depfile = d\n\
         build o1 o2 | o3: cc a | b || c |@ check\nbuild check: phony d\nbuild other: cc not\n\
         build group: phony o1 o2\nbuild all: phony group e\n";
     let logged: &[(&str, &[&str])] = &[("o1", &["h1", "a", "h2"]), ("o2", &["no1"]), ("other", &["no2", "h1"])];
     let [asked, in_walk] = [ALWAYS, NEVER].map(|prefetch| {
-        let mut disk = Watched { disk: VirtualDisk::new(), asked: Vec::new(), at_once: 0 };
+        let mut disk = RecordingDisk { disk: VirtualDisk::new(), asked: Vec::new(), at_once: 0 };
         walk(&mut disk, manifest, logged, prefetch);
         assert_eq!(disk.at_once, if prefetch == ALWAYS { disk.asked.len() } else { 0 });
         let count = disk.asked.len();
@@ -226,13 +226,12 @@ fn each_file_that_the_walk_wants_is_asked_for_once_and_no_other() {
     assert_eq!(asked, in_walk);
     assert_eq!(asked.len(), 13);
     let many = PrefetchOptions { min_files: 14, ..ALWAYS };
-    let mut disk = Watched { disk: VirtualDisk::new(), asked: Vec::new(), at_once: 0 };
+    let mut disk = RecordingDisk { disk: VirtualDisk::new(), asked: Vec::new(), at_once: 0 };
     walk(&mut disk, manifest, logged, many);
     assert_eq!((disk.at_once, disk.asked.len()), (0, 13));
 }
 
-/// Some thousand real files below a directory, more than one thread's share; of those that the numbers name, one
-/// cannot be asked for.
+/// Thousands of real files, for several threads; checking the files at `bad` fails.
 fn real_manifest(dir: &Scratch, bad: &[usize]) -> String {
     let mut text = "rule cc\n  command = c\n".to_owned();
     let mut outputs = String::new();
@@ -252,7 +251,7 @@ fn real_manifest(dir: &Scratch, bad: &[usize]) -> String {
 }
 
 #[test]
-fn real_files_on_threads_are_the_same_and_so_is_the_first_error() {
+fn threads_give_the_same_states_and_first_error() {
     let dir = Scratch::new("ahead");
     for bad in [&[][..], &[1400, 900]] {
         let manifest = real_manifest(&dir, bad);
@@ -265,7 +264,7 @@ fn real_files_on_threads_are_the_same_and_so_is_the_first_error() {
 }
 
 #[test]
-fn after_a_reset_nothing_is_known() {
+fn reset_clears_all_states() {
     let mut disk = VirtualDisk::new();
     let arena = Arena::new();
     let mut graph = arena.empty();

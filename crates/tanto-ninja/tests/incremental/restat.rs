@@ -1,20 +1,20 @@
-//! `restat` and `generator`: commands that leave their outputs as they were, and those whose change is no reason.
+//! Tests of `restat` and `generator`.
 
 use crate::world::World;
 
 #[test]
-fn an_unchanged_output_spares_what_is_behind_it() {
+fn unchanged_output_cleans_its_dependents() {
     let mut world = World::new("build mid: keep in\nbuild out: make mid\n", &["in"]);
     assert_eq!(world.build("out"), ["keep mid", "make out"]);
     world.touch("in");
     let built = world.try_build("out").expect("begins");
     assert_eq!((built.commands, built.total), (vec!["keep mid".to_owned()], 1));
-    // The log remembers when the command ran, so that it does not run for ever.
+    // The log has the start of the command, so that it does not run again.
     world.assert_clean("out");
 }
 
 #[test]
-fn a_missing_output_that_stays_missing_did_not_change() {
+fn missing_output_that_stays_missing_is_unchanged() {
     let rule = "rule nothing\n  command = keep\n  restat = 1\n";
     let mut world =
         World::new(&format!("{rule}build mid: nothing in\nbuild out: make other || mid\n"), &["in", "other"]);
@@ -24,7 +24,7 @@ fn a_missing_output_that_stays_missing_did_not_change() {
 }
 
 #[test]
-fn one_changed_input_of_two_is_enough() {
+fn one_changed_input_keeps_the_job() {
     let mut world = World::new("build a: keep in\nbuild b: make in\nbuild out: make a b\n", &["in"]);
     world.build("out");
     world.touch("in");
@@ -32,7 +32,7 @@ fn one_changed_input_of_two_is_enough() {
 }
 
 #[test]
-fn a_newer_source_beside_an_unchanged_input_is_enough() {
+fn newer_source_beside_an_unchanged_input_keeps_the_job() {
     let mut world = World::new("build a: keep in\nbuild out: make a other\n", &["in", "other"]);
     world.build("out");
     world.touch("in");
@@ -41,11 +41,11 @@ fn a_newer_source_beside_an_unchanged_input_is_enough() {
 }
 
 #[test]
-fn with_one_unchanged_output_the_log_holds_the_commands_start() {
+fn unchanged_output_logs_the_start_of_the_command() {
     let rule = "rule half\n  command = edit in; keep a; make b\n  restat = 1\n";
     let mut world = World::new(&format!("{rule}build a b: half in\n"), &["in"]);
     world.build("a");
-    // With both outputs changed it was the newest one's mtime.
+    // With both outputs changed, it would be the newest one's mtime.
     world.assert_clean("a");
     world.touch("in");
     assert_eq!(world.build("a").len(), 1);
@@ -53,7 +53,7 @@ fn with_one_unchanged_output_the_log_holds_the_commands_start() {
 }
 
 #[test]
-fn a_log_of_version_5_holds_the_newest_inputs_mtime() {
+fn version_5_logs_the_newest_inputs_mtime() {
     let mut world = World::new("build mid: keep in\nbuild out: make mid\n", &["in"]).with_log_version(5);
     world.build("out");
     world.touch("in");
@@ -62,7 +62,7 @@ fn a_log_of_version_5_holds_the_newest_inputs_mtime() {
 }
 
 #[test]
-fn a_log_of_version_5_holds_the_depfiles_mtime_if_that_is_newer() {
+fn version_5_logs_the_depfiles_mtime_if_newer() {
     let manifest = |headers: &str| {
         let rule = "rule dep\n  command = keep $out; write $out.d $out: ";
         format!("{rule}{headers}\n  depfile = $out.d\n  restat = 1\nbuild out: dep in\n")
@@ -76,7 +76,7 @@ fn a_log_of_version_5_holds_the_depfiles_mtime_if_that_is_newer() {
 }
 
 #[test]
-fn an_order_only_input_does_not_hold_cleaning_back() {
+fn dirty_order_only_input_does_not_prevent_cleaning() {
     let mut world = World::new("build a: keep in\nbuild b: make in\nbuild out: make a || b\n", &["in"]);
     world.build("out");
     world.touch("in");
@@ -84,7 +84,7 @@ fn an_order_only_input_does_not_hold_cleaning_back() {
 }
 
 #[test]
-fn cleaning_goes_through_groups_and_chains() {
+fn cleaning_continues_through_phonies_and_chains() {
     let manifest = "build a: keep in\nbuild group: phony a\nbuild b: make group\nbuild c: make b\n";
     let mut world = World::new(manifest, &["in"]);
     world.build("c");
@@ -103,7 +103,7 @@ fn missing_deps_are_not_cleaned() {
 }
 
 #[test]
-fn a_generators_changed_command_is_no_reason() {
+fn changed_command_of_a_generator_is_ignored() {
     let rule = |word: &str| format!("rule gen\n  command = make $out; {word}\n  generator = 1\nbuild out: gen in\n");
     let mut world = World::new(&rule("keep"), &["in"]);
     world.build("out");
@@ -112,7 +112,7 @@ fn a_generators_changed_command_is_no_reason() {
 }
 
 #[test]
-fn a_generator_may_change_its_own_input() {
+fn generator_may_change_its_own_input() {
     let rule = "rule gen\n  command = edit in; make $out\n  generator = 1\n";
     let mut world = World::new(&format!("{rule}build out: gen in\n"), &["in"]);
     world.build("out");
@@ -120,18 +120,18 @@ fn a_generator_may_change_its_own_input() {
 }
 
 #[test]
-fn a_generators_output_need_not_be_in_the_log() {
+fn generator_output_need_not_be_logged() {
     let rule = "rule gen\n  command = make $out\n  generator = 1\n  restat = 1\nbuild out: gen in\n";
     let mut world = World::new(rule, &["in"]);
     world.disk.put("out", "");
     world.assert_clean("out");
-    // But it has to be as new as its input: only what is in the log may be older.
+    // It must still be as new as its input; only the log entry is optional.
     world.touch("in");
     assert_eq!(world.build("out"), ["make out"]);
 }
 
 #[test]
-fn any_other_changed_command_is() {
+fn changed_command_of_another_edge_rebuilds() {
     let rule = |word: &str| format!("rule r\n  command = make $out; {word}\nbuild out: r in\n");
     let mut world = World::new(&rule("keep"), &["in"]);
     world.build("out");

@@ -1,4 +1,4 @@
-//! A build directory in memory: a virtual disk, both logs, and commands that are words of this file.
+//! A build directory in memory: a virtual disk, both logs, and scripted commands.
 
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
@@ -16,7 +16,7 @@ use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::scan::{PrefetchOptions, Scan};
 
-/// Rules for most cases. A command is a line of words (see `effect`).
+/// Common rules. See `effect` for the commands.
 pub const RULES: &str = "\
 rule make
   command = make $out
@@ -27,7 +27,7 @@ rule fail
   command = fail $out
 ";
 
-/// A build directory and all that lasts from one build to the next.
+/// The state that persists between builds.
 pub struct World {
     pub disk: VirtualDisk,
     graph: Graph<'static>,
@@ -36,22 +36,22 @@ pub struct World {
     pub options: FrontendOptions,
     pub prefetch: PrefetchOptions,
     pub failures_allowed: usize,
-    /// What is remembered besides the log. Commands that take longer go first, if it is there.
+    /// Costs beside the log. If set, long commands run first.
     pub past: Option<CostLookup<'static>>,
 }
 
-/// What a build did.
+/// The result of a build.
 pub struct Built {
     pub verdict: BuildOutcome,
-    /// The commands, in the order of their start.
+    /// In start order.
     pub commands: Vec<String>,
     /// The number of commands in the plan at the end.
     pub total: i64,
-    /// Why, as `-d explain` says it.
+    /// Explanations as printed by `-d explain`.
     pub why: Vec<String>,
-    /// What was not started because of a failure: `outputs <- number of the job that failed`.
+    /// Jobs not started because of a failure: `outputs <- number of the failed job`.
     pub skipped: Vec<String>,
-    /// What was known of all files and edges before anything was run.
+    /// The states of all files and edges before the first command.
     pub known: String,
 }
 
@@ -80,7 +80,7 @@ impl View for Counter {
 }
 
 impl World {
-    /// A directory with this manifest (behind `RULES`) and these source files.
+    /// The manifest is appended to `RULES`.
     pub fn new(manifest: &str, sources: &[&str]) -> World {
         let disk = VirtualDisk::new();
         sources.iter().for_each(|source| disk.put(source, ""));
@@ -100,24 +100,24 @@ impl World {
         }
     }
 
-    /// Goes on with an empty log of another version.
+    /// Replaces the log by an empty one of another version.
     pub fn with_log_version(self, version: u32) -> World {
         World { log: BuildLog::in_memory(version), ..self }
     }
 
-    /// Another manifest over the same files and the same log; discovered inputs are forgotten.
+    /// Replaces the manifest but keeps the files and the build log; drops discovered inputs.
     pub fn rewrite(&mut self, manifest: &str) {
         put_manifest(&self.disk, manifest);
         self.reload();
     }
 
-    /// Forgets discovered inputs and what dyndep files said, as another process would that has only the build log.
+    /// Drops discovered inputs and loaded dyndep files, like a new process with only the build log.
     pub fn reload(&mut self) {
         self.graph = load(&self.disk);
         self.deps_log = DepsLog::in_memory();
     }
 
-    /// Loads this manifest over the same files and the same logs, as another process would.
+    /// Replaces the manifest but keeps the files and both logs, like a new process.
     pub fn restart(&mut self, manifest: &str) {
         put_manifest(&self.disk, manifest);
         let mut graph = load(&self.disk);
@@ -131,21 +131,21 @@ impl World {
         (self.graph, self.deps_log) = (graph, log);
     }
 
-    /// Changes a file, a moment later.
+    /// Changes a file at a later time.
     pub fn touch(&self, path: &str) {
         self.disk.tick();
         self.disk.touch(path);
         self.disk.tick();
     }
 
-    /// How many inputs the deps log has for an output.
+    /// The number of inputs in the deps log.
     pub fn logged_deps(&self, output: &str) -> usize {
         let output = self.graph.lookup(output.as_bytes()).expect("an output of the manifest");
         self.deps_log.deps(output).map_or(0, |deps| deps.ins().len())
     }
 
-    /// What is known after two walks, one after the other, as of the manifest and then of what is wanted.
-    pub fn look_twice(&mut self, targets: [&str; 2]) -> String {
+    /// The states after a walk from each of the two targets.
+    pub fn walk_twice(&mut self, targets: [&str; 2]) -> String {
         let nodes = targets.map(|target| self.graph.lookup(target.as_bytes()).expect("a target of the manifest"));
         let explanations = Explanations::new(ExplainLevel::All);
         let mut scan = Scan::new(&mut self.graph, &mut self.disk, &mut self.log, &mut self.deps_log, explanations);
@@ -161,7 +161,7 @@ impl World {
         known(&scan)
     }
 
-    /// Builds targets; an error is one that comes before anything is run.
+    /// Builds targets. An error is one before the first command.
     pub fn try_build(&mut self, targets: &str) -> Result<Built, String> {
         let mut disk = self.disk.clone();
         let node = |target: &str| self.graph.lookup(target.as_bytes()).expect("a target of the manifest");
@@ -199,21 +199,20 @@ impl World {
         Ok(Built { verdict, commands, total: view.total, why: view.why, skipped: view.skipped, known })
     }
 
-    /// Builds targets, which must go well; says which commands ran.
+    /// Builds targets successfully; returns the commands that ran.
     pub fn build(&mut self, targets: &str) -> Vec<String> {
         let built = self.try_build(targets).expect("a build that begins");
         assert_eq!(built.verdict, BuildOutcome::Succeeded);
         built.commands
     }
 
-    /// Builds a target, which must have nothing to do.
+    /// Asserts that nothing has to run.
     pub fn assert_clean(&mut self, target: &str) {
         assert_eq!(self.build(target), [""; 0]);
     }
 }
 
-/// Of each file whether it is dirty, its mtime and why; of each edge whether it is ready, and if nobody knows what it
-/// reads.
+/// The states of all files (dirty, mtime, explanation) and edges (ready, deps missing).
 pub fn known(scan: &Scan<'_, '_>) -> String {
     let info = |node: NodeId| {
         let why = scan.explanations.of_nodes(scan.graph, &[node]).concat();
@@ -229,15 +228,15 @@ fn put_manifest(disk: &VirtualDisk, manifest: &str) {
 }
 
 fn load(disk: &VirtualDisk) -> Graph<'static> {
-    // Lives as long as the test; so do all texts that the graph holds.
+    // Leaked, because the graph borrows from it.
     let arena = Box::leak(Box::default());
     let disk = disk.clone();
     load::load(arena, &disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).expect("a sound manifest")
 }
 
-/// Runs a command, a moment after what happened last. Its parts stand between semicolons: `make FILES` writes them,
-/// `keep FILES` writes only those that are missing, `edit FILE` changes a file and `write FILE TEXT` writes one,
-/// `fail` ends with code 1, `exit CODE` with that one, and `stop` is the user's interrupt.
+/// Runs a command at a later time. Its parts are separated by semicolons: `make FILES` writes files, `keep FILES`
+/// writes missing ones, `edit FILE` changes a file, `write FILE TEXT` writes one, `fail` exits with 1, `exit CODE` with
+/// a code, and `stop` is a user interrupt.
 fn effect(disk: &VirtualDisk, line: &[u8]) -> Effect {
     disk.tick();
     for part in String::from_utf8_lossy(line).split(';') {

@@ -1,8 +1,8 @@
-//! The hashes that ninja 1.11.1 and ninja 1.13.2 wrote for commands of many lengths.
+//! Command hashes written by ninja 1.11.1 and ninja 1.13.2.
 
 use crate::logs::BuildLog;
 
-/// A command of `n` bytes, as it stood in the manifest that was built.
+/// The command of `n` bytes in the manifest that was built.
 fn command(n: usize) -> Vec<u8> {
     match n {
         1 => b":".to_vec(),
@@ -49,7 +49,7 @@ const WRITTEN: &[(usize, u64, u64)] = &[
 ];
 
 #[test]
-fn hashes_are_those_that_ninja_wrote() {
+fn command_hashes_match_ninja() {
     let (v5, v6, v7) = (BuildLog::in_memory(5), BuildLog::in_memory(6), BuildLog::in_memory(7));
     for &(length, murmur64a, rapidhash) in WRITTEN {
         let command = command(length);

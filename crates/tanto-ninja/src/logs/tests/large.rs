@@ -1,4 +1,4 @@
-//! Logs that are large enough to be mapped, and what happens when their files change under us.
+//! Tests of logs large enough to be mapped, including concurrent truncation.
 
 use std::fs::OpenOptions;
 
@@ -11,7 +11,7 @@ use crate::logs::deps_log_format::{HEADER, write_deps, write_path};
 use crate::logs::file::WORTH_MAPPING;
 use crate::logs::{BuildLog, DepsLog};
 
-use super::{Space, graph_with};
+use super::{LogDir, graph_with};
 
 const OUTPUTS: u32 = 16_000;
 
@@ -41,32 +41,31 @@ fn records() -> Vec<u8> {
     bytes
 }
 
-fn build_log(space: &Space, graph: &Graph<'_>) -> BuildLog {
+fn build_log(space: &LogDir, graph: &Graph<'_>) -> BuildLog {
     let (log, warning) = BuildLog::load(&space.log(), 7, graph, ThreadLimit::Auto).expect("a log");
     assert_eq!(warning, None);
     log
 }
 
-fn deps_log(space: &Space, graph: &mut Graph<'_>) -> DepsLog {
+fn deps_log(space: &LogDir, graph: &mut Graph<'_>) -> DepsLog {
     let (log, warning) = DepsLog::load(&space.log(), graph, ThreadLimit::Auto).expect("a log");
     assert_eq!(warning, None);
     log
 }
 
-/// The mtime and inputs of an output, by number.
 fn known(log: &DepsLog, graph: &Graph<'_>, number: u32) -> Option<(i64, Vec<String>)> {
     let deps = log.deps(graph.lookup(output(number).as_bytes())?)?;
     let path = |node| String::from_utf8_lossy(graph.path(node)).into_owned();
     Some((deps.mtime, deps.ins().map(path).collect()))
 }
 
-fn cut(space: &Space, len: usize) {
+fn cut(space: &LogDir, len: usize) {
     OpenOptions::new().write(true).open(space.0.at("log")).expect("open").set_len(len as u64).expect("cut");
 }
 
 #[test]
-fn a_large_build_log_goes_on() {
-    let space = Space::new();
+fn large_build_log_can_be_appended_to() {
+    let space = LogDir::new();
     space.write(&lines());
     let mut graph = graph_with(&[&output(5), &output(OUTPUTS - 1)]);
     let mut log = build_log(&space, &graph);
@@ -85,8 +84,8 @@ fn a_large_build_log_goes_on() {
 }
 
 #[test]
-fn a_large_deps_log_goes_on() {
-    let space = Space::new();
+fn large_deps_log_can_be_appended_to() {
+    let space = LogDir::new();
     space.write(&records());
     let mut graph = graph_with(&[&output(5), "new.h"]);
     let mut log = deps_log(&space, &mut graph);
@@ -101,8 +100,8 @@ fn a_large_deps_log_goes_on() {
 }
 
 #[test]
-fn what_is_cut_off_under_us_is_not_known_any_more() {
-    let space = Space::new();
+fn entries_of_a_truncated_mapping_are_dropped() {
+    let space = LogDir::new();
     let text = lines();
     space.write(&text);
     let mut graph = graph_with(&[&output(5), &output(OUTPUTS - 1)]);
@@ -119,8 +118,8 @@ fn what_is_cut_off_under_us_is_not_known_any_more() {
 }
 
 #[test]
-fn a_log_that_was_cut_under_us_is_read_anew_before_it_is_written() {
-    let space = Space::new();
+fn truncated_mapping_is_reread_before_writing() {
+    let space = LogDir::new();
     space.write(&lines());
     let mut graph = graph_with(&[&output(5), &output(OUTPUTS - 1)]);
     let mut log = build_log(&space, &graph);

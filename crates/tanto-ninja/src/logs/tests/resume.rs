@@ -1,4 +1,4 @@
-//! Logs that go on from what was kept: they know what a full load finds, or are no logs at all.
+//! Tests of resuming from a saved index: the result must equal a full load.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,33 +12,32 @@ use crate::ids::NodeId;
 use crate::logs::deps_log_format::{write_deps, write_path};
 use crate::logs::{BuildLog, DepsLog, Entry, LoggedCommand};
 
-use super::{Seeded, Space, graph_with};
+use super::{LogDir, Seeded, graph_with};
 
 fn name(number: usize) -> String {
     format!("out/{}/{number}.o", number % 7)
 }
 
-/// Who builds.
 struct Process<L> {
     graph: Graph<'static>,
     log: L,
 }
 
-/// What the two logs have in common for these tests.
+/// The operations common to both logs.
 trait Log: Sized {
-    fn load(space: &Space, graph: &mut Graph<'_>) -> Self;
+    fn load(space: &LogDir, graph: &mut Graph<'_>) -> Self;
     fn open(&mut self, graph: &mut Graph<'_>);
     fn record(&mut self, graph: &mut Graph<'_>, random: &mut Seeded);
-    /// Goes on in another graph, of whose nodes these are the old numbers.
-    fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self>;
-    /// All that it knows.
+    /// Resumes in a graph whose nodes have these old numbers.
+    fn resume(&self, space: &LogDir, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self>;
+    /// All entries.
     fn known(&self, graph: &Graph<'_>) -> Vec<String>;
-    /// Something that may stand behind a log, from where its numbers go on.
+    /// Random bytes to append to a log.
     fn more(&self, random: &mut Seeded) -> Vec<u8>;
 }
 
 impl Log for BuildLog {
-    fn load(space: &Space, graph: &mut Graph<'_>) -> Self {
+    fn load(space: &LogDir, graph: &mut Graph<'_>) -> Self {
         BuildLog::load(&space.log(), 7, graph, ThreadLimit::ONE).expect("a log").0
     }
 
@@ -52,7 +51,7 @@ impl Log for BuildLog {
         self.record(graph, outputs.iter().map(|output| output.as_bytes()), entry).expect("record");
     }
 
-    fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
+    fn resume(&self, space: &LogDir, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
         let parts = self.state()?.parts(numbers, new.node_count(), 1 + new.node_count() % 3)?;
         BuildLog::resume(&space.log(), parts, new, ThreadLimit::ONE)
     }
@@ -72,7 +71,7 @@ impl Log for BuildLog {
 }
 
 impl Log for DepsLog {
-    fn load(space: &Space, graph: &mut Graph<'_>) -> Self {
+    fn load(space: &LogDir, graph: &mut Graph<'_>) -> Self {
         DepsLog::load(&space.log(), graph, ThreadLimit::ONE).expect("a log").0
     }
 
@@ -86,7 +85,7 @@ impl Log for DepsLog {
         self.record(graph, output, random.below(9) as Mtime, &ins).expect("record");
     }
 
-    fn resume(&self, space: &Space, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
+    fn resume(&self, space: &LogDir, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self> {
         let parts = self.state()?.parts(numbers, new.node_count())?;
         DepsLog::resume(&space.log(), parts, new, ThreadLimit::ONE).map(|(log, _)| log)
     }
@@ -106,7 +105,7 @@ impl Log for DepsLog {
     }
 }
 
-/// The same nodes in another order, and under which number each of the old ones is there.
+/// The same nodes in another order, with the old number of each.
 fn renumbered(old: &Graph<'_>, random: &mut Seeded) -> (Graph<'static>, Vec<NodeId>) {
     let mut order: Vec<NodeId> = old.node_ids().collect();
     (1..order.len()).for_each(|at| order.swap(at, random.below(at + 1)));
@@ -118,8 +117,8 @@ fn renumbered(old: &Graph<'_>, random: &mut Seeded) -> (Graph<'static>, Vec<Node
     (new, numbers)
 }
 
-/// What happens to the file while nobody looks. Does it still begin as it did?
-fn meddle<L: Log>(space: &Space, log: &L, random: &mut Seeded) -> bool {
+/// Changes the file between processes. Returns whether it still begins with the same bytes.
+fn meddle<L: Log>(space: &LogDir, log: &L, random: &mut Seeded) -> bool {
     let bytes = space.bytes().expect("a log");
     let file = || OpenOptions::new().append(true).open(space.0.at("log")).expect("open");
     match random.below(8) {
@@ -155,11 +154,11 @@ fn meddle<L: Log>(space: &Space, log: &L, random: &mut Seeded) -> bool {
     }
 }
 
-fn goes_on_as_if_loaded<L: Log>() {
+fn assert_resume_equals_load<L: Log>() {
     let mut resumed = [0, 0];
     for seed in 0..200 {
         let mut random = Seeded(seed);
-        let space = Space::new();
+        let space = LogDir::new();
         let mut graph = graph_with(&[&name(1), &name(2), &name(8), &name(30)]);
         let mut process = Process { log: L::load(&space, &mut graph), graph };
         process.log.open(&mut process.graph);
@@ -175,12 +174,12 @@ fn goes_on_as_if_loaded<L: Log>() {
         resumed[usize::from(begins_as_it_did)] += 1;
         let Some(mut log) = log else { continue };
 
-        let twin = Space::new();
+        let twin = LogDir::new();
         twin.write(&space.bytes().expect("a log"));
         let (mut other_graph, _) = renumbered(&process.graph, &mut random);
         let mut other = L::load(&twin, &mut other_graph);
         assert_eq!(log.known(&graph), other.known(&other_graph), "seed {seed}");
-        // The same again after both have been written to, which shows whether they take the log for overgrown.
+        // Compares again after writing to both, which may trigger a recompaction.
         for (log, graph) in [(&mut log, &mut graph), (&mut other, &mut other_graph)] {
             log.open(graph);
             let mut random = Seeded(seed);
@@ -193,16 +192,16 @@ fn goes_on_as_if_loaded<L: Log>() {
 }
 
 #[test]
-fn a_build_log_goes_on_as_if_loaded() {
-    goes_on_as_if_loaded::<BuildLog>();
+fn resumed_build_log_equals_loaded() {
+    assert_resume_equals_load::<BuildLog>();
 }
 
 #[test]
-fn a_deps_log_goes_on_as_if_loaded() {
-    goes_on_as_if_loaded::<DepsLog>();
+fn resumed_deps_log_equals_loaded() {
+    assert_resume_equals_load::<DepsLog>();
 }
 
-/// Numbers of which most are too large.
+/// Numbers, most of them too large.
 fn garbage(random: &mut Seeded) -> Vec<u64> {
     (0..random.below(12))
         .map(|_| [random.below(12) as u64, random.below(300) as u64, u64::MAX][random.below(3)])
@@ -210,9 +209,9 @@ fn garbage(random: &mut Seeded) -> Vec<u64> {
 }
 
 #[test]
-fn nonsense_that_was_kept_is_no_reason_to_fail() {
+fn random_saved_index_does_not_panic() {
     for seed in 0..100 {
-        let (mut random, build, deps) = (Seeded(seed), Space::new(), Space::new());
+        let (mut random, build, deps) = (Seeded(seed), LogDir::new(), LogDir::new());
         let mut graph = graph_with(&[]);
         let mut log = <BuildLog as Log>::load(&build, &mut graph);
         Log::open(&mut log, &mut graph);
@@ -247,8 +246,8 @@ fn nonsense_that_was_kept_is_no_reason_to_fail() {
 }
 
 #[test]
-fn what_is_no_log_is_not_kept() {
-    let space = Space::new();
+fn log_without_a_file_is_not_saved() {
+    let space = LogDir::new();
     let mut graph = graph_with(&["a"]);
     for content in [None, Some(b"".as_slice()), Some(b"rubbish"), Some(b"# ninja log v4\n")] {
         content.iter().for_each(|content| space.write(content));
@@ -259,8 +258,8 @@ fn what_is_no_log_is_not_kept() {
 }
 
 #[test]
-fn parts_that_do_not_fit_are_refused() {
-    let space = Space::new();
+fn mismatched_saved_index_is_refused() {
+    let space = LogDir::new();
     space.write(b"# ninja log v7\n1\t2\t3\ta\t4\n");
     let graph = graph_with(&["a"]);
     let log = BuildLog::load(&space.log(), 7, &graph, ThreadLimit::ONE).expect("a log").0;

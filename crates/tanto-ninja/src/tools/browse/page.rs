@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_taken_apart() {
+    fn query_output_is_parsed() {
         let text = b"a b:\n  input: cc\n    x.c\n    | y.h\n    || z\n  validations:\n    v\n  outputs:\n    all\n";
         let expected = Answer {
             target: b"a b",
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_path_stays_text() {
+    fn hostile_path_is_escaped() {
         let page = String::from_utf8(target(b"<b>:\n  outputs:\n    \"><script>&\n")).unwrap();
         assert!(page.contains("<h1><code>&lt;b&gt;</code></h1>"), "{page}");
         assert!(page.contains("href=\"/?%22%3E%3Cscript%3E%26\">&quot;&gt;&lt;script&gt;&amp;</a>"), "{page}");
     }
 
     #[test]
-    fn percent_codes_go_back_and_forth() {
+    fn percent_encoding_round_trips() {
         let path = b"a b/\xc3\xa9%+?";
         let mut url = Vec::new();
         percent_encode(path, &mut url);

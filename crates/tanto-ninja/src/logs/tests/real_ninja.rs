@@ -1,4 +1,4 @@
-//! Trees that go back and forth between these logs and a real ninja. Which one, the environment says.
+//! Alternates between Tanto's logs and a real ninja, named by an environment variable.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use tanto_sys::threads::ThreadLimit;
 use crate::graph::Arena;
 use crate::logs::{BuildLog, DepsLog};
 
-use super::Space;
+use super::LogDir;
 
 const MANIFEST: &str = "\
 rule cc
@@ -19,7 +19,7 @@ build x.o: cc
 build dir/y.o: cc
 ";
 
-/// The ninja to compare with; without one the test says that it did nothing.
+/// The path of ninja; without one, the test prints that it was skipped.
 fn referee() -> Option<String> {
     let referee = std::env::var("TANTO_REFEREE").ok();
     if referee.is_none() {
@@ -28,19 +28,19 @@ fn referee() -> Option<String> {
     referee
 }
 
-fn run(referee: &str, space: &Space, arguments: &[&str]) -> String {
+fn run(referee: &str, space: &LogDir, arguments: &[&str]) -> String {
     let output = Command::new(referee).args(arguments).current_dir(space.0.path()).output().expect("the referee runs");
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-fn path(space: &Space, name: &str) -> Vec<u8> {
+fn path(space: &LogDir, name: &str) -> Vec<u8> {
     space.0.at(name).into_os_string().into_encoded_bytes()
 }
 
 #[test]
-fn a_ninja_takes_our_logs_for_its_own() {
+fn ninja_accepts_our_logs() {
     let Some(referee) = referee() else { return };
-    let space = Space::new();
+    let space = LogDir::new();
     for (name, content) in [("build.ninja", MANIFEST), ("a.h", ""), ("b.h", "")] {
         fs::write(space.0.at(name), content).expect("writing the tree");
     }
@@ -51,7 +51,7 @@ fn a_ninja_takes_our_logs_for_its_own() {
     let (their_deps, _) = DepsLog::load(&path(&space, ".ninja_deps"), graph, ThreadLimit::ONE).expect("its deps log");
     assert_eq!(theirs.entries(graph).count(), 2);
 
-    // All that its logs say goes into new ones, which it must then take for its own.
+    // Copies all entries into new logs, which ninja must accept.
     for name in [".ninja_log", ".ninja_deps"] {
         fs::remove_file(space.0.at(name)).expect("remove");
     }

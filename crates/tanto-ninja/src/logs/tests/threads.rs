@@ -1,4 +1,4 @@
-//! Logs that several threads read, in chunks of any size: all find what one finds.
+//! Tests that the number of threads and the chunk size do not change the result of loading.
 
 use crate::disk::Mtime;
 use crate::graph::Graph;
@@ -14,12 +14,12 @@ use crate::logs::log_buffer::Content;
 
 use super::{Seeded, graph_with};
 
-/// Ways to read a log that have to come to the same; others for another seed.
+/// Read plans that must give the same result; they vary with the seed.
 fn ways(seed: u64) -> impl Iterator<Item = ReadPlan> {
     (1..=8).map(move |threads| ReadPlan { chunk: [16, 64, 200, 1000][(seed as usize + threads / 2) % 4], threads })
 }
 
-/// Outputs that a log may name; the first of them are nodes.
+/// Random outputs; some are nodes.
 fn output(random: &mut Seeded) -> String {
     match random.below(30) {
         0 => "x".repeat(random.below(500)),
@@ -33,7 +33,7 @@ fn some_nodes() -> Graph<'static> {
     graph_with(&outputs.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Lines, of which some are odd, with a few bytes changed, and perhaps cut anywhere.
+/// Random lines, some of them malformed, with changed bytes, and sometimes truncated.
 fn random_lines(random: &mut Seeded) -> Vec<u8> {
     let mut text = build_log_line::header(5 + random.below(3) as u32);
     for _ in 0..random.below(200) {
@@ -52,7 +52,7 @@ fn random_lines(random: &mut Seeded) -> Vec<u8> {
     text
 }
 
-/// Changes bytes here and there, or cuts the end off; often nothing.
+/// Changes bytes or truncates; often does nothing.
 fn spoil(bytes: &mut Vec<u8>, random: &mut Seeded, byte: impl Fn(&mut Seeded) -> u8) {
     for _ in 0..[0, 0, 1, 5][random.below(4)] {
         let at = random.below(bytes.len());
@@ -63,7 +63,7 @@ fn spoil(bytes: &mut Vec<u8>, random: &mut Seeded, byte: impl Fn(&mut Seeded) ->
     }
 }
 
-/// All that entries can say.
+/// All observable state.
 fn said(entries: &Entries, graph: &mut Graph<'_>) -> impl PartialEq + std::fmt::Debug + use<> {
     let all: Vec<_> = entries.iter(graph).map(|(output, entry)| (output.to_vec(), entry)).collect();
     let nodes: Vec<NodeId> = all.iter().map(|(output, _)| graph.intern(output)).collect();
@@ -73,7 +73,7 @@ fn said(entries: &Entries, graph: &mut Graph<'_>) -> impl PartialEq + std::fmt::
 }
 
 #[test]
-fn any_number_of_threads_finds_the_same_lines() {
+fn threads_do_not_change_the_lines_found() {
     for seed in 0..100 {
         let mut random = Seeded(seed);
         let (text, more) = (random_lines(&mut random), random_lines(&mut random));
@@ -94,10 +94,10 @@ fn any_number_of_threads_finds_the_same_lines() {
     }
 }
 
-/// Where fields begin.
+/// The offsets of fields.
 struct Fields(Vec<usize>);
 
-/// Records as they should be; paths come shortly before they are needed, as they do in a log.
+/// Valid records; paths precede their first use, as in real logs.
 fn random_records(random: &mut Seeded) -> (Vec<u8>, Fields) {
     let (mut bytes, mut fields, mut ids) = (HEADER.to_vec(), Fields(vec![0, 12]), 0);
     for _ in 0..random.below(150) {
@@ -123,7 +123,7 @@ fn random_records(random: &mut Seeded) -> (Vec<u8>, Fields) {
     (bytes, fields)
 }
 
-/// Puts something else into a field, or cuts the log in it.
+/// Overwrites a field or truncates the log in it.
 fn spoil_field(bytes: &mut Vec<u8>, fields: &Fields, random: &mut Seeded) {
     let at = fields.0[random.below(fields.0.len())];
     if at + 4 > bytes.len() {
@@ -141,7 +141,7 @@ fn spoil_field(bytes: &mut Vec<u8>, fields: &Fields, random: &mut Seeded) {
     }
 }
 
-/// All that records can say.
+/// All observable state.
 fn known(records: &Records, graph: &Graph<'_>) -> impl PartialEq + std::fmt::Debug + use<> {
     let deps = |node| records.get(node).map(|deps| (deps.mtime, deps.ins().collect::<Vec<_>>()));
     let all: Vec<_> = records.nodes().iter().map(|&node| (node, graph.path(node).to_vec(), deps(node))).collect();
@@ -149,7 +149,7 @@ fn known(records: &Records, graph: &Graph<'_>) -> impl PartialEq + std::fmt::Deb
 }
 
 #[test]
-fn any_number_of_threads_finds_the_same_records() {
+fn threads_do_not_change_the_records_found() {
     let (mut sound, mut torn) = (0, 0);
     for seed in 0..200 {
         let mut random = Seeded(seed);
@@ -163,7 +163,7 @@ fn any_number_of_threads_finds_the_same_records() {
             let mut records = Records::default();
             let whole = records.read(Content::Read(bytes.clone()), &mut graph, plan);
             let first = known(&records, &graph);
-            // The same in two parts.
+            // Reads the same bytes in two parts.
             records.clear();
             let status = records.read(Content::Read(bytes[..cut].to_vec()), &mut graph, plan);
             if matches!(status, ReadStatus::Valid | ReadStatus::Torn) {

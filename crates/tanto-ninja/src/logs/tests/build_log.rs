@@ -1,4 +1,4 @@
-//! The build log.
+//! Tests of the build log.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::graph::Graph;
 use crate::logs::file::faults::limit_writes;
 use crate::logs::{BuildLog, Entry};
 
-use super::{Seeded, Space, Stub, graph_with, text};
+use super::{LogDir, Seeded, Stub, graph_with, text};
 
-/// As ninja 1.13.2 wrote it.
+/// Written by ninja 1.13.2.
 const V7: &[u8] = b"# ninja log v7\n\
     0\t5\t1795170371520202006\tx.o\t7dbf1f2e3cf613e2\n\
     0\t5\t1795170371520202006\ty1.o\t7dbf1f2e3cf613e2\n\
     5\t8\t1795170371529525333\tq\t5b21a2d1ed6bf0c2\n";
 
-/// As ninja 1.11.1 wrote it for the same manifest.
+/// Written by ninja 1.11.1 for the same manifest.
 const V5: &[u8] = b"# ninja log v5\n\
     0\t3\t1700000001000000000\tx.o\tfeaa10e3257d1294\n\
     0\t3\t1700000001000000000\ty1.o\tfeaa10e3257d1294\n\
@@ -30,7 +30,7 @@ fn entry(number: u64) -> Entry {
     Entry { command_hash: number, start_ms: 1, end_ms: 2, mtime: 3 }
 }
 
-/// A log with the graph of the process that uses it.
+/// A log with the graph of its process.
 struct Process {
     graph: Graph<'static>,
     log: BuildLog,
@@ -38,7 +38,7 @@ struct Process {
 
 impl Process {
     /// Some outputs are nodes before the log is loaded, others become nodes later.
-    fn load(space: &Space, new_version: u32) -> (Process, Option<String>) {
+    fn load(space: &LogDir, new_version: u32) -> (Process, Option<String>) {
         let graph = graph_with(&["x.o", "a", "c", "o1", "o4", "dir/o1", "dir/o2", "0/7", "all"]);
         let (log, warning) = BuildLog::load(&space.log(), new_version, &graph, ThreadLimit::ONE).expect("a log");
         (Process { graph, log }, text(warning))
@@ -78,29 +78,29 @@ impl Process {
     }
 }
 
-fn load(space: &Space) -> Process {
+fn load(space: &LogDir) -> Process {
     let (log, warning) = Process::load(space, 7);
     assert_eq!(warning, None);
     log
 }
 
-fn open(space: &Space) -> Process {
+fn open(space: &LogDir) -> Process {
     let mut log = load(space);
     log.open(|_| false).expect("open");
     log
 }
 
 #[test]
-fn what_ninja_wrote_is_read_and_written_again() {
+fn logs_of_ninja_are_read_and_rewritten() {
     for (golden, version) in [(V7, 7), (V5, 5)] {
-        let space = Space::new();
+        let space = LogDir::new();
         space.write(golden);
         let mut theirs = load(&space);
         assert_eq!(theirs.log.version(), version);
         assert_eq!(theirs.log.records_output_mtime(), version == 5);
         assert_eq!(theirs.log.hash_command(Q_COMMAND), theirs.lookup(b"q").expect("q").command_hash);
 
-        let new = Space::new();
+        let new = LogDir::new();
         let (mut ours, _) = Process::load(&new, version);
         ours.open(|_| false).expect("open");
         let mut of = |output: &[u8]| theirs.lookup(output).expect("entry");
@@ -112,7 +112,7 @@ fn what_ninja_wrote_is_read_and_written_again() {
 }
 
 #[test]
-fn versions_are_kept_or_started_over() {
+fn supported_versions_are_kept_and_others_start_over() {
     let cases: &[(&[u8], u32, u32, Option<&str>)] = &[
         (b"", 7, 7, None),
         (b"", 5, 5, None),
@@ -124,7 +124,7 @@ fn versions_are_kept_or_started_over() {
         (b"rubbish", 7, 7, Some("build log version is too old; starting over")),
     ];
     for &(bytes, new, version, warning) in cases {
-        let space = Space::new();
+        let space = LogDir::new();
         space.write(bytes);
         let (mut log, warned) = Process::load(&space, new);
         assert_eq!(warned.as_deref(), warning);
@@ -140,8 +140,8 @@ fn versions_are_kept_or_started_over() {
 }
 
 #[test]
-fn the_file_comes_with_the_first_record() {
-    let space = Space::new();
+fn first_record_creates_the_file() {
+    let space = LogDir::new();
     let mut log = open(&space);
     assert_eq!(space.names(), [""; 0]);
     log.record(&["a"], entry(1)).expect("record");
@@ -149,8 +149,8 @@ fn the_file_comes_with_the_first_record() {
 }
 
 #[test]
-fn closing_makes_the_file() {
-    let space = Space::new();
+fn close_creates_the_file() {
+    let space = LogDir::new();
     let mut log = load(&space);
     log.close().expect("close");
     assert_eq!(space.names(), [""; 0], "not one that may not be written");
@@ -162,8 +162,8 @@ fn closing_makes_the_file() {
 }
 
 #[test]
-fn what_is_not_opened_is_not_written() {
-    let space = Space::new();
+fn unopened_log_is_not_written() {
+    let space = LogDir::new();
     space.write(V7);
     let mut log = load(&space);
     log.record(&["q", "new"], entry(9)).expect("record");
@@ -174,15 +174,15 @@ fn what_is_not_opened_is_not_written() {
 }
 
 #[test]
-fn a_log_cut_anywhere_keeps_its_whole_lines() {
-    let all = Space::new();
+fn truncated_log_keeps_its_complete_lines() {
+    let all = LogDir::new();
     all.write(V7);
     let all = load(&all);
     for length in 0..V7.len() {
-        let space = Space::new();
+        let space = LogDir::new();
         space.write(&V7[..length]);
         let (mut log, warning) = Process::load(&space, 7);
-        // Up to the version's digit it is no log of any version.
+        // Up to the digit of the version, the header is invalid.
         assert_eq!(warning.is_some(), (1..14).contains(&length), "{length}");
         let lines = V7[..length].iter().filter(|&&byte| byte == b'\n').count();
         let expected: Vec<_> = all.entries().into_iter().take(lines.saturating_sub(1)).collect();
@@ -197,10 +197,10 @@ fn a_log_cut_anywhere_keeps_its_whole_lines() {
 }
 
 #[test]
-fn a_flipped_bit_harms_its_own_lines_alone() {
+fn flipped_bit_affects_only_its_line() {
     let starts: Vec<usize> = [0].into_iter().chain(memchr::memchr_iter(b'\n', V7).map(|end| end + 1)).collect();
     for bit in 0..V7.len() * 8 {
-        let space = Space::new();
+        let space = LogDir::new();
         let mut bytes = V7.to_vec();
         bytes[bit / 8] ^= 1 << (bit % 8);
         space.write(&bytes);
@@ -218,10 +218,10 @@ fn a_flipped_bit_harms_its_own_lines_alone() {
 }
 
 #[test]
-fn rubbish_is_no_reason_to_fail() {
+fn random_bytes_do_not_panic() {
     for seed in 0..200 {
         let mut random = Seeded(seed);
-        let space = Space::new();
+        let space = LogDir::new();
         let mut bytes = b"# ninja log v7\n".to_vec();
         bytes.extend((0..random.below(300)).map(|_| b"\n\t09afx-\0\xff"[random.below(10)]));
         space.write(&bytes);
@@ -231,8 +231,8 @@ fn rubbish_is_no_reason_to_fail() {
 }
 
 #[test]
-fn writers_learn_from_each_other() {
-    let space = Space::new();
+fn writers_read_appended_records() {
+    let space = LogDir::new();
     let (mut one, mut two) = (open(&space), open(&space));
     one.record(&["a"], entry(1)).expect("record");
     two.record(&["b"], entry(2)).expect("record");
@@ -246,35 +246,35 @@ fn writers_learn_from_each_other() {
 }
 
 #[test]
-fn a_record_goes_into_the_file_that_is_there_now() {
-    let space = Space::new();
+fn record_is_written_to_a_replaced_file() {
+    let space = LogDir::new();
     space.write(V7);
     let mut log = open(&space);
     log.record(&["a"], entry(1)).expect("record");
     space.replace(b"# ninja log v7\n1\t2\t3\tb\t4\n");
     log.record(&["c"], entry(2)).expect("record");
     assert_eq!(log.outputs(), ["b", "c"]);
-    // Another version: it stays what it is.
+    // Another version is kept.
     space.replace(V5);
     log.record(&["c"], entry(2)).expect("record");
     assert_eq!((log.log.version(), load(&space).log.version()), (5, 5));
     assert_eq!(load(&space).outputs(), ["x.o", "y1.o", "q", "c"]);
-    // No log at all: it is started over.
+    // Not a log: starts over.
     space.replace(b"rubbish that is longer than a header");
     log.record(&["d"], entry(2)).expect("record");
     assert_eq!(load(&space).outputs(), ["d"]);
     std::fs::remove_file(space.0.at("log")).expect("remove");
     log.record(&["e"], entry(2)).expect("record");
     assert_eq!(load(&space).outputs(), ["e"]);
-    // Cut in place.
+    // Truncated in place.
     space.write(b"# ninja log v7\n");
     log.record(&["f"], entry(2)).expect("record");
     assert_eq!(load(&space).outputs(), ["f"]);
 }
 
 #[test]
-fn a_rewriting_process_and_an_appending_one_lose_nothing() {
-    let space = Space::new();
+fn rewriting_and_appending_processes_lose_nothing() {
+    let space = LogDir::new();
     space.write(V7);
     let mut appends = open(&space);
     appends.record(&["a"], entry(1)).expect("record");
@@ -286,10 +286,10 @@ fn a_rewriting_process_and_an_appending_one_lose_nothing() {
 }
 
 #[test]
-fn a_log_that_another_process_has_only_begun_is_not_lost() {
-    let space = Space::new();
+fn log_with_only_a_header_is_adopted() {
+    let space = LogDir::new();
     let mut writes = open(&space);
-    // As the file may look while its first bytes are written.
+    // The file while its first bytes are being written.
     space.write(b"# nin");
     let (mut log, _) = Process::load(&space, 7);
     writes.record(&["a"], entry(1)).expect("record");
@@ -298,8 +298,8 @@ fn a_log_that_another_process_has_only_begun_is_not_lost() {
 }
 
 #[test]
-fn a_full_disk_is_reported_and_leaves_whole_lines() {
-    let mut space = Space::new();
+fn full_disk_is_reported_and_leaves_complete_lines() {
+    let mut space = LogDir::new();
     let line = b"1\t2\t3\tnew\t1\n".len();
     for room in 0..line {
         space.write(V7);
@@ -312,13 +312,13 @@ fn a_full_disk_is_reported_and_leaves_whole_lines() {
         assert_eq!(log.lookup(b"new"), None);
         log.record(&["new"], entry(1)).expect("there is room again");
         assert_eq!(load(&space).lookup(b"new"), Some(entry(1)));
-        space = Space::new();
+        space = LogDir::new();
     }
 }
 
 #[test]
-fn notes_are_in_the_file_after_the_next_flush() {
-    let space = Space::new();
+fn queued_entries_are_written_by_flush() {
+    let space = LogDir::new();
     let mut log = open(&space);
     let note = |log: &mut Process, outputs: &[&'static str], number| {
         log.log.note(outputs.iter().map(|output| output.as_bytes()), entry(number));
@@ -342,8 +342,8 @@ fn notes_are_in_the_file_after_the_next_flush() {
 }
 
 #[test]
-fn a_full_device_is_reported() {
-    let space = Space::new();
+fn full_device_is_reported() {
+    let space = LogDir::new();
     let mut log = open(&space);
     std::os::unix::fs::symlink("/dev/full", space.0.at("log")).expect("link");
     let error = log.record(&["a"], entry(1)).expect_err("a full device");
@@ -351,8 +351,8 @@ fn a_full_device_is_reported() {
 }
 
 #[test]
-fn a_failed_recompaction_leaves_the_old_log() {
-    let space = Space::new();
+fn failed_recompaction_keeps_the_old_log() {
+    let space = LogDir::new();
     space.write(V7);
     for room in 0..V7.len() {
         let mut log = load(&space);
@@ -366,9 +366,9 @@ fn a_failed_recompaction_leaves_the_old_log() {
 }
 
 #[test]
-fn a_log_is_recompacted_when_most_of_it_is_void() {
+fn log_with_mostly_superseded_records_is_recompacted() {
     for (rounds, outputs, shrinks) in [(34, 3, true), (33, 3, false), (3, 50, false), (4, 50, true)] {
-        let space = Space::new();
+        let space = LogDir::new();
         let mut log = open(&space);
         for round in 0..rounds {
             let names: Vec<String> = (0..outputs).map(|n| format!("o{n}")).collect();
@@ -387,8 +387,8 @@ fn a_log_is_recompacted_when_most_of_it_is_void() {
 }
 
 #[test]
-fn tools_do_nothing_where_there_is_no_log() {
-    let space = Space::new();
+fn tools_do_nothing_without_a_log() {
+    let space = LogDir::new();
     let mut log = load(&space);
     log.recompact(|_| false).expect("recompact");
     log.restat(Some(5), &[]).expect("restat");
@@ -400,8 +400,8 @@ fn tools_do_nothing_where_there_is_no_log() {
 }
 
 #[test]
-fn restat_takes_the_mtimes_that_files_have() {
-    let space = Space::new();
+fn restat_stores_the_files_mtimes() {
+    let space = LogDir::new();
     space.write(V5);
     load(&space).restat(Some(55), &[b"q", b"unknown"]).expect("restat");
     let mut log = load(&space);
@@ -415,12 +415,12 @@ fn restat_takes_the_mtimes_that_files_have() {
     assert_eq!(space.names(), ["log"]);
 }
 
-/// Three processes do as they like; what is in the file is what the last writer of each output said.
+/// Three processes write in random order; for each output, the last entry counts.
 #[test]
-fn any_order_of_writers_gives_the_last_word_to_the_last() {
+fn last_writer_wins_in_any_order() {
     for seed in 0..100 {
         let mut random = Seeded(seed);
-        let space = Space::new();
+        let space = LogDir::new();
         let mut logs = [open(&space), open(&space), open(&space)];
         let mut model = BTreeMap::new();
         for step in 0..60 {
@@ -451,10 +451,10 @@ fn any_order_of_writers_gives_the_last_word_to_the_last() {
     }
 }
 
-/// Each thread has a log of its own, as a process would; some rewrite it under the others.
+/// Each thread has its own log, like a process; some rewrite it concurrently.
 #[test]
-fn writers_at_the_same_time_lose_nothing() {
-    let space = Space::new();
+fn concurrent_writers_lose_nothing() {
+    let space = LogDir::new();
     let write = |writer: u64| {
         for round in 0..50 {
             let mut log = open(&space);
@@ -480,8 +480,8 @@ fn writers_at_the_same_time_lose_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error() {
-    let space = Space::new();
+fn unreadable_log_is_an_error() {
+    let space = LogDir::new();
     std::fs::create_dir(space.0.at("log")).expect("mkdir");
     let error =
         BuildLog::load(&space.log(), 7, &graph_with(&[]), ThreadLimit::ONE).map(|_| ()).expect_err("a directory");

@@ -1,4 +1,4 @@
-//! The deps log.
+//! Tests of the deps log.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::load::{self, LoadOptions};
 use crate::logs::file::faults::limit_writes;
 use crate::logs::{DepsLog, is_deps_entry_live};
 
-use super::{Seeded, Space, Stub, text};
+use super::{LogDir, Seeded, Stub, text};
 
 const HEADER: &[u8] = b"# ninjadeps\n\x04\0\0\0";
 
-/// As ninja 1.11.1 and 1.13.2 both wrote it.
+/// Written by ninja 1.11.1 and 1.13.2.
 const GOLDEN: &[u8] = b"# ninjadeps\n\x04\0\0\0\
     \x08\0\0\0x.o\0\xff\xff\xff\xff\
     \x08\0\0\0a.h\0\xfe\xff\xff\xff\
@@ -26,25 +26,25 @@ const GOLDEN: &[u8] = b"# ninjadeps\n\x04\0\0\0\
     \x08\0\0\0q\0\0\0\xfb\xff\xff\xff\
     \x14\0\0\x80\x04\0\0\0\0\0\x2a\x36\xfe\x9c\x97\x17\x01\0\0\0\x02\0\0\0";
 
-/// Where the golden log's records end.
+/// The ends of the golden log's records.
 const ENDS: [usize; 9] = [16, 28, 40, 56, 80, 92, 116, 128, 152];
 
 const SECOND: Mtime = 1_000_000_000;
 
-/// A log with the graph of the process that uses it.
+/// A log with the graph of its process.
 struct Process<'t> {
     graph: Graph<'t>,
     log: DepsLog,
 }
 
 impl<'t> Process<'t> {
-    fn load(arena: &'t Arena, space: &Space) -> (Self, Option<String>) {
+    fn load(arena: &'t Arena, space: &LogDir) -> (Self, Option<String>) {
         let mut graph = arena.empty();
         let (log, warning) = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("load");
         (Process { graph, log }, text(warning))
     }
 
-    fn open(arena: &'t Arena, space: &Space) -> Self {
+    fn open(arena: &'t Arena, space: &LogDir) -> Self {
         let (mut process, _) = Self::load(arena, space);
         process.log.open(&mut process.graph, &mut |_| false).expect("open");
         process
@@ -56,7 +56,7 @@ impl<'t> Process<'t> {
         self.log.record(&mut self.graph, output, mtime, &ins)
     }
 
-    /// Output, mtime and inputs of each deps record that counts, in the order of the ids.
+    /// Output, mtime and inputs of each current record, in id order.
     fn all(&self) -> Vec<(String, Mtime, Vec<String>)> {
         let path = |node| String::from_utf8_lossy(self.graph.path(node)).into_owned();
         let known = self.log.nodes().iter().filter_map(|&node| Some((node, self.log.deps(node)?)));
@@ -64,8 +64,8 @@ impl<'t> Process<'t> {
     }
 }
 
-/// What a new process sees.
-fn reloaded(space: &Space) -> Vec<(String, Mtime, Vec<String>)> {
+/// The records that a new process reads.
+fn reloaded(space: &LogDir) -> Vec<(String, Mtime, Vec<String>)> {
     let arena = Arena::new();
     let (process, warning) = Process::load(&arena, space);
     assert_eq!(warning, None);
@@ -87,15 +87,14 @@ fn deps_record(words: &[u32]) -> Vec<u8> {
     [head].iter().chain(words).flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The graph of a manifest.
 fn graph_of<'t>(arena: &'t Arena, manifest: &'static [u8]) -> Graph<'t> {
     let disk = Stub { mtime: None, content: manifest };
     load::load(arena, &disk, b"build.ninja", LoadOptions::default(), &mut |_| {}).expect("a manifest")
 }
 
 #[test]
-fn what_ninja_wrote_is_read() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn logs_of_ninja_are_read() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     space.write(GOLDEN);
     let mut graph = graph_of(&arena, b"build all: phony a.h\n");
     let known = graph.lookup(b"a.h").expect("a node");
@@ -119,8 +118,8 @@ fn what_ninja_wrote_is_read() {
 }
 
 #[test]
-fn what_ninja_wrote_is_written_again() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn logs_of_ninja_are_rewritten_identically() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     let mut process = Process::open(&arena, &space);
     assert_eq!(space.names(), [""; 0], "the file comes with the first record");
     let headers = ["a.h", "sub/bb.h"];
@@ -128,7 +127,7 @@ fn what_ninja_wrote_is_written_again() {
     process.record("y1.o", 1_700_000_001 * SECOND, &headers).expect("record");
     process.record("q", 1_700_000_000 * SECOND, &headers).expect("record");
     assert_eq!(space.bytes().as_deref(), Some(GOLDEN));
-    // What the log says already is not said again.
+    // An unchanged record is not written again.
     process.record("y1.o", 1_700_000_001 * SECOND, &headers).expect("record");
     assert_eq!(space.bytes().as_deref(), Some(GOLDEN));
     process.record("y1.o", 1_700_000_001 * SECOND, &["sub/bb.h", "a.h"]).expect("record");
@@ -137,8 +136,8 @@ fn what_ninja_wrote_is_written_again() {
 }
 
 #[test]
-fn odd_records_come_back() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn unusual_records_are_read_back() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     let mut process = Process::open(&arena, &space);
     process.record("none", -1, &[]).expect("record");
     process.record("self", Mtime::MIN, &["self", "h", "self", "h"]).expect("record");
@@ -149,8 +148,8 @@ fn odd_records_come_back() {
 }
 
 #[test]
-fn closing_makes_the_file() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn close_creates_the_file() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     let (mut process, _) = Process::load(&arena, &space);
     process.log.close(&mut process.graph).expect("close");
     assert_eq!(space.names(), [""; 0], "not one that may not be written");
@@ -162,8 +161,8 @@ fn closing_makes_the_file() {
 }
 
 #[test]
-fn what_is_not_opened_is_not_written() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn unopened_log_is_not_written() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     space.write(&GOLDEN[..GOLDEN.len() - 1]);
     let (mut process, warning) = Process::load(&arena, &space);
     assert_eq!(warning.as_deref(), Some("premature end of file; recovering"));
@@ -174,7 +173,7 @@ fn what_is_not_opened_is_not_written() {
 }
 
 #[test]
-fn what_is_no_log_is_started_over() {
+fn unsupported_file_starts_over() {
     let cases: &[(&[u8], &str)] = &[
         (b"", "bad deps log signature or version; starting over"),
         (b"# ninjadeps\n\x05\0\0\0", "bad deps log signature or version; starting over"),
@@ -184,7 +183,7 @@ fn what_is_no_log_is_started_over() {
         (b"# ninjadeps\n\x01\0\0\0 and more", "deps log version change; rebuilding"),
     ];
     for (bytes, expected) in cases {
-        let (arena, space) = (Arena::new(), Space::new());
+        let (arena, space) = (Arena::new(), LogDir::new());
         space.write(bytes);
         let (mut process, warning) = Process::load(&arena, &space);
         assert_eq!(warning.as_deref(), Some(*expected));
@@ -202,9 +201,9 @@ fn what_is_no_log_is_started_over() {
 }
 
 #[test]
-fn a_log_cut_anywhere_keeps_its_whole_records() {
+fn truncated_log_keeps_its_complete_records() {
     for length in HEADER.len()..GOLDEN.len() {
-        let (arena, space) = (Arena::new(), Space::new());
+        let (arena, space) = (Arena::new(), LogDir::new());
         space.write(&GOLDEN[..length]);
         let (mut process, warning) = Process::load(&arena, &space);
         assert_eq!(warning.is_some(), !ENDS.contains(&length), "{length}");
@@ -222,9 +221,9 @@ fn a_log_cut_anywhere_keeps_its_whole_records() {
 }
 
 #[test]
-fn a_flipped_bit_harms_nothing_before_it() {
+fn flipped_bit_does_not_affect_earlier_records() {
     for bit in 0..GOLDEN.len() * 8 {
-        let (arena, space) = (Arena::new(), Space::new());
+        let (arena, space) = (Arena::new(), LogDir::new());
         let mut bytes = GOLDEN.to_vec();
         bytes[bit / 8] ^= 1 << (bit % 8);
         space.write(&bytes);
@@ -242,7 +241,7 @@ fn a_flipped_bit_harms_nothing_before_it() {
 }
 
 #[test]
-fn hostile_records_end_the_log() {
+fn invalid_record_ends_the_log() {
     let long = path_record(&vec![b'x'; 1 << 19], 5);
     let cases: Vec<Vec<u8>> = vec![
         deps_record(&[5, 0, 0]),        // An output without a path.
@@ -266,8 +265,8 @@ fn hostile_records_end_the_log() {
         0x7fff_ffffu32.to_le_bytes().to_vec(),
     ];
     for (number, case) in cases.into_iter().enumerate() {
-        let (arena, space) = (Arena::new(), Space::new());
-        // A good record behind it is not to be trusted: its ids may be meant for others.
+        let (arena, space) = (Arena::new(), LogDir::new());
+        // Valid records after it are dropped, since their ids may be wrong.
         let behind = deps_record(&[0, 7, 0]);
         space.write(&[GOLDEN, &case, &behind].concat());
         let (mut process, warning) = Process::load(&arena, &space);
@@ -281,9 +280,9 @@ fn hostile_records_end_the_log() {
 }
 
 #[test]
-fn rubbish_is_no_reason_to_fail() {
+fn random_bytes_do_not_panic() {
     for seed in 0..300 {
-        let (arena, space) = (Arena::new(), Space::new());
+        let (arena, space) = (Arena::new(), LogDir::new());
         let mut random = Seeded(seed);
         let mut bytes = HEADER.to_vec();
         for _ in 0..random.below(40) {
@@ -301,13 +300,13 @@ fn rubbish_is_no_reason_to_fail() {
 }
 
 #[test]
-fn records_beyond_the_limit_are_refused() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn oversized_records_are_refused() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     let mut process = Process::open(&arena, &space);
     process.record("a", 1, &["b"]).expect("record");
     let before = space.bytes();
     let too_long = "Error writing to deps log: Numerical result out of range";
-    // Ninja's limit is 2^19 - 1 bytes, that is 131,071 words, three of which are output and mtime.
+    // Ninja's limit is 2^19 - 1 bytes: 131,071 words, three of which are output and mtime.
     assert_eq!(process.record("a", 2, &vec!["c"; 131_069]).expect_err("too many").to_string(), too_long);
     assert_eq!(process.record("a", 2, &[&"x".repeat((1 << 19) - 7)]).expect_err("too long").to_string(), too_long);
     assert_eq!(space.bytes(), before);
@@ -317,8 +316,8 @@ fn records_beyond_the_limit_are_refused() {
 }
 
 #[test]
-fn writers_learn_from_each_other() {
-    let (arenas, space) = ([Arena::new(), Arena::new()], Space::new());
+fn writers_read_appended_records() {
+    let (arenas, space) = ([Arena::new(), Arena::new()], LogDir::new());
     let mut one = Process::open(&arenas[0], &space);
     let mut two = Process::open(&arenas[1], &space);
     one.record("a", 1, &["h"]).expect("record");
@@ -331,8 +330,8 @@ fn writers_learn_from_each_other() {
 }
 
 #[test]
-fn a_record_goes_into_the_file_that_is_there_now() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn record_is_written_to_a_replaced_file() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     space.write(GOLDEN);
     let mut process = Process::open(&arena, &space);
     process.record("new", 1, &["a.h"]).expect("record");
@@ -340,18 +339,18 @@ fn a_record_goes_into_the_file_that_is_there_now() {
     process.record("new", 2, &["a.h"]).expect("record");
     assert_eq!(process.all(), [deps("q", 5, &[]), deps("new", 2, &["a.h"])]);
     assert_eq!(reloaded(&space), process.all());
-    // Not a log: started over.
+    // Not a log: starts over.
     space.replace(b"rubbish that is longer than a header");
     process.record("new", 2, &["a.h"]).expect("record");
     assert_eq!(reloaded(&space), [deps("new", 2, &["a.h"])]);
     std::fs::remove_file(space.0.at("log")).expect("remove");
     process.record("new", 2, &["a.h"]).expect("record");
     assert_eq!(reloaded(&space), [deps("new", 2, &["a.h"])]);
-    // Cut in place.
+    // Truncated in place.
     space.write(HEADER);
     process.record("new", 2, &["a.h"]).expect("record");
     assert_eq!(reloaded(&space), [deps("new", 2, &["a.h"])]);
-    // Another process took an id that is taken: its record goes, ours is sound.
+    // Another process assigned the same id: its record is dropped.
     let bytes = space.bytes().expect("a log");
     space.write(&[bytes.as_slice(), &path_record(b"theirs", 0)].concat());
     process.record("more", 3, &["theirs"]).expect("record");
@@ -359,10 +358,10 @@ fn a_record_goes_into_the_file_that_is_there_now() {
 }
 
 #[test]
-fn a_log_that_another_process_has_only_begun_is_not_lost() {
-    let (arenas, space) = ([Arena::new(), Arena::new()], Space::new());
+fn log_with_only_a_header_is_adopted() {
+    let (arenas, space) = ([Arena::new(), Arena::new()], LogDir::new());
     let mut writes = Process::open(&arenas[0], &space);
-    // As the file is between its making and its first record.
+    // The file before its first record.
     space.write(b"");
     let mut graph = arenas[1].empty();
     let (mut log, _) = DepsLog::load(&space.log(), &mut graph, ThreadLimit::ONE).expect("load");
@@ -372,10 +371,10 @@ fn a_log_that_another_process_has_only_begun_is_not_lost() {
 }
 
 #[test]
-fn a_full_disk_is_reported_and_leaves_whole_records() {
+fn full_disk_is_reported_and_leaves_complete_records() {
     let written = path_record(b"new", 5).len() + path_record(b"z", 6).len() + deps_record(&[0; 5]).len();
     for room in 0..written {
-        let (arena, space) = (Arena::new(), Space::new());
+        let (arena, space) = (Arena::new(), LogDir::new());
         space.write(GOLDEN);
         let mut process = Process::open(&arena, &space);
         let before = process.all();
@@ -391,8 +390,8 @@ fn a_full_disk_is_reported_and_leaves_whole_records() {
 }
 
 #[test]
-fn recompaction_keeps_what_a_deps_edge_makes() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn recompaction_keeps_outputs_of_deps_edges() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     space.write(GOLDEN);
     let rules = b"rule cc\n  command = cc\n  deps = $how\nbuild y1.o: cc\n  how = gcc\nbuild x.o: cc\n";
     let mut graph = graph_of(&arena, rules);
@@ -405,7 +404,7 @@ fn recompaction_keeps_what_a_deps_edge_makes() {
     assert_eq!(process.all(), expected);
     assert_eq!(reloaded(&space), expected);
     assert_eq!(space.names(), ["log"]);
-    // Ids are new, and dense.
+    // Ids are renumbered without gaps.
     process.log.open(&mut process.graph, &mut |_| false).expect("open");
     process.record("z", 1, &["a.h"]).expect("record");
     assert_eq!(reloaded(&space), process.all());
@@ -413,7 +412,7 @@ fn recompaction_keeps_what_a_deps_edge_makes() {
 
 #[test]
 fn recompaction_keeps_outputs_of_other_manifests_while_they_exist() {
-    let (arena, space) = (Arena::new(), Space::new());
+    let (arena, space) = (Arena::new(), LogDir::new());
     space.write(GOLDEN);
     let rules = b"rule cc\n  command = cc\n  deps = $how\nbuild y1.o: cc\n";
     let mut graph = graph_of(&arena, rules);
@@ -424,15 +423,15 @@ fn recompaction_keeps_outputs_of_other_manifests_while_they_exist() {
         path == b"x.o"
     };
     log.recompact(&mut graph, &mut exists).expect("recompact");
-    // The edge of y1.o has no deps any more, so its record goes although the file may exist.
+    // The edge of y1.o no longer has deps, so its record is dropped although the file may exist.
     let saved: Vec<_> = reloaded(&space).into_iter().map(|(output, ..)| output).collect();
     assert_eq!(saved, ["x.o"]);
     assert!(!asked.contains(&b"y1.o".to_vec()), "{asked:?}");
 }
 
 #[test]
-fn a_failed_recompaction_leaves_the_old_log() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn failed_recompaction_keeps_the_old_log() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     space.write(GOLDEN);
     for room in 0..HEADER.len() {
         let (mut process, _) = Process::load(&arena, &space);
@@ -447,9 +446,9 @@ fn a_failed_recompaction_leaves_the_old_log() {
 }
 
 #[test]
-fn a_log_is_recompacted_when_most_of_it_is_void() {
+fn log_with_mostly_superseded_records_is_recompacted() {
     for (rounds, outputs, shrinks) in [(334, 3, true), (333, 3, false), (3, 500, false), (4, 500, true)] {
-        let (arena, space) = (Arena::new(), Space::new());
+        let (arena, space) = (Arena::new(), LogDir::new());
         let mut process = Process::open(&arena, &space);
         for round in 1..=rounds {
             for output in 0..outputs {
@@ -473,18 +472,18 @@ fn a_log_is_recompacted_when_most_of_it_is_void() {
 }
 
 #[test]
-fn tools_do_nothing_where_there_is_no_log() {
-    let (arena, space) = (Arena::new(), Space::new());
+fn tools_do_nothing_without_a_log() {
+    let (arena, space) = (Arena::new(), LogDir::new());
     let (mut process, _) = Process::load(&arena, &space);
     process.log.recompact(&mut process.graph, &mut |_| false).expect("recompact");
     assert_eq!(space.names(), [""; 0]);
 }
 
-/// Three processes do as they like; what is in the file is what the last writer of each output said.
+/// Three processes write in random order; for each output, the last record counts.
 #[test]
-fn any_order_of_writers_gives_the_last_word_to_the_last() {
+fn last_writer_wins_in_any_order() {
     for seed in 0..100 {
-        let (arena, space) = (Arena::new(), Space::new());
+        let (arena, space) = (Arena::new(), LogDir::new());
         let mut random = Seeded(seed);
         let mut processes = [(); 3].map(|()| Process::open(&arena, &space));
         let mut model = BTreeMap::new();
@@ -507,10 +506,10 @@ fn any_order_of_writers_gives_the_last_word_to_the_last() {
     }
 }
 
-/// Each thread has a log and a graph of its own, as a process would.
+/// Each thread has its own log and graph, like a process.
 #[test]
-fn writers_at_the_same_time_lose_nothing() {
-    let space = Space::new();
+fn concurrent_writers_lose_nothing() {
+    let space = LogDir::new();
     let write = |writer: i64| {
         let arena = Arena::new();
         let mut process = Process::open(&arena, &space);
