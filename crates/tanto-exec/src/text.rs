@@ -1,5 +1,7 @@
-//! Text for people: aligned tables, durations and sizes, HTML.
+//! Text for people and shells: aligned tables, durations and sizes, HTML, quoting, last lines.
 
 pub mod html;
+pub mod shell;
 pub mod table;
+pub mod tail;
 pub mod units;

@@ -24,7 +24,7 @@ use hashbrown::HashTable;
 use self::manifest_data::ManifestData;
 use crate::hash::rapidhash as hash;
 
-pub use self::bindings::{CommandEvaluator, Escape, shell_quote_into};
+pub use self::bindings::{CommandEvaluator, Escape};
 pub use self::manifest_data::OutEdgeKind;
 
 /// A build statement.

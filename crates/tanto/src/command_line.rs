@@ -1,5 +1,6 @@
 //! The command line of `tanto`: every subcommand from one declaration, except `ninja`'s own.
 
+mod bench;
 pub mod build;
 pub mod bulk;
 
@@ -7,12 +8,12 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use crate::settings::Surroundings;
-use crate::{bench, clang, doctor, generate, report, run, simulate};
+use crate::{clang, doctor, generate, report, run, simulate};
 
 /// A build engine for the many-core era: a drop-in ninja, and more
 #[derive(Parser, Debug)]
@@ -46,7 +47,8 @@ enum Command {
     /// directory, the processors and memory of the machine, the jobserver, and which `ninja` is found in PATH.
     Doctor(build::BuildArgs),
     /// Measure which command is faster, how many jobs are best, and what files cost
-    Bench(RawArgs),
+    #[command(subcommand, arg_required_else_help = true, disable_help_subcommand = true)]
+    Bench(bench::BenchCommand),
     /// Estimate how long a build takes with other numbers of jobs
     Simulate(simulate::SimulateArgs),
     /// Build the packages of a pkgsrc tree
@@ -58,13 +60,6 @@ enum Command {
     Clang(clang::ClangArgs),
     /// Print man pages and shell completions
     Generate(generate::GenerateArgs),
-}
-
-/// Arguments with a parser of their own.
-#[derive(Args, Debug)]
-struct RawArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<OsString>,
 }
 
 /// The declaration of all commands.
@@ -88,7 +83,6 @@ pub fn wants_long_help(args: &[Vec<u8>]) -> bool {
 pub fn dispatch(args: &[Vec<u8>]) -> Stop {
     match args {
         [name, rest @ ..] if name == b"doctor" => return doctor::run(rest, &Surroundings::of_process()),
-        [name, rest @ ..] if name == b"bench" => return bench::run(rest),
         [bulk, name, rest @ ..] if bulk == b"bulk" && !matches!(rest, [flag] if flag == b"-h" || flag == b"--help") => {
             if let Some(stop) = bulk::run_internal(name, rest) {
                 return stop;
@@ -108,7 +102,8 @@ pub fn dispatch(args: &[Vec<u8>]) -> Stop {
 fn execute(command: Command) -> Stop {
     match command {
         // Not parsed by clap.
-        Command::Build(_) | Command::Doctor(_) | Command::Bench(_) => Stop::default(),
+        Command::Build(_) | Command::Doctor(_) => Stop::default(),
+        Command::Bench(command) => bench::run(command),
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Simulate(args) => simulate::run(&args),
@@ -120,8 +115,13 @@ fn execute(command: Command) -> Stop {
 
 /// The help text or the error message of clap, in the form of Tanto's messages.
 fn stopped(error: &clap::Error, args: &[Vec<u8>]) -> Stop {
-    // `tanto run` exits like `timeout` and `env`, which leave small codes to their command.
-    let code = if args.first().is_some_and(|name| name == b"run") { run::OWN_FAILURE } else { 1 };
+    let code = match args {
+        // Exits like `timeout` and `env`, which leave small codes to their command.
+        [name, ..] if name == b"run" => run::OWN_FAILURE,
+        // 1 means that a command is slower.
+        [bench, name, ..] if bench == b"bench" && name == b"compare" => tanto_bench::compare::FAILURE,
+        _ => 1,
+    };
     let text = error.render().to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::printed(text, 0),
@@ -180,6 +180,7 @@ fn message(error: &clap::Error, text: &str) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use clap::Args;
 
     /// Parses the options and operands of one command.
     pub fn parse<T: Args>(line: &str) -> Result<T, clap::Error> {

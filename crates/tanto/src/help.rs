@@ -1,12 +1,8 @@
 //! The help texts of both doors, from the tables of flags and commands. Does not know where they are printed.
 
-use crate::bench::{self, Measurement};
 use crate::flags::door::Door;
 use crate::flags::table::{FLAGS, Flag, Group};
 use crate::settings::{Settings, layer::Layer};
-
-/// The longest line of a paragraph.
-const WIDTH: usize = 78;
 
 /// `ninja -h`: ninja's own flags, laid out as ninja does.
 pub fn ninja() -> String {
@@ -15,41 +11,6 @@ pub fn ninja() -> String {
     let groups: Vec<Group> =
         Group::ALL.into_iter().filter(|group| !matches!(group, Group::Own | Group::Build)).collect();
     head.to_owned() + &flags(&groups, Door::Ninja)
-}
-
-/// `tanto bench NAME --help`: how it is called, and what each flag does.
-pub fn measurement(it: &Measurement) -> String {
-    let doc = paragraph(&(capital(it.doc) + "."), 0);
-    format!("usage: tanto bench {} {}\n\n{doc}\noptions:\n{}", it.name, it.args, measurement_flags(it.flags))
-}
-
-fn measurement_flags(flags: &[bench::args::Flag]) -> String {
-    let entry =
-        |flag: &bench::args::Flag| format!("\n  {}\n{}", flag.label(), paragraph(&(capital(flag.doc) + "."), 6));
-    flags.iter().map(entry).collect()
-}
-
-/// The text with a capital letter in front.
-pub fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
-
-/// Fills lines with words.
-fn paragraph(text: &str, indent: usize) -> String {
-    let mut filled = String::new();
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() && indent + line.len() + 1 + word.len() > WIDTH {
-            filled += &format!("{:indent$}{line}\n", "");
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line += word;
-    }
-    filled + &format!("{:indent$}{line}\n", "")
 }
 
 fn flags(groups: &[Group], door: Door) -> String {
@@ -90,12 +51,5 @@ mod tests {
             assert!(text.contains(line), "{line}");
         }
         assert!(!text.contains("log-version"));
-    }
-
-    #[test]
-    fn paragraphs_are_filled() {
-        let filled = paragraph(&"word ".repeat(40), 2);
-        assert!(filled.lines().all(|line| line.len() <= WIDTH && line.starts_with("  word")));
-        assert_eq!(filled.split_whitespace().count(), 40);
     }
 }

@@ -2,7 +2,6 @@
 
 #![cfg_attr(not(test), no_main)]
 
-mod bench;
 mod bulk;
 mod clang;
 mod command_line;

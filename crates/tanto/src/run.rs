@@ -1,7 +1,6 @@
 //! `tanto run`: runs one command under the monitor.
 
 mod command;
-pub mod tail;
 
 use std::ffi::OsString;
 use std::io;

@@ -27,35 +27,6 @@ pub enum Escape {
     None,
 }
 
-/// Bytes without a special meaning for the shell.
-const SAFE: [bool; 256] = {
-    let mut safe = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let b = byte as u8;
-        safe[byte] = b.is_ascii_alphanumeric() || matches!(b, b'_' | b'+' | b'-' | b'.' | b'/');
-        byte += 1;
-    }
-    safe
-};
-
-/// Appends `text` as one word of a shell command, quoted if needed.
-pub fn shell_quote_into(text: &[u8], out: &mut Vec<u8>) {
-    // Branch-free: nearly all bytes are safe.
-    if text.iter().fold(true, |safe, &b| safe & SAFE[b as usize]) {
-        out.extend_from_slice(text);
-        return;
-    }
-    out.push(b'\'');
-    for (number, part) in text.split(|&b| b == b'\'').enumerate() {
-        if number > 0 {
-            out.extend_from_slice(b"'\\''");
-        }
-        out.extend_from_slice(part);
-    }
-    out.push(b'\'');
-}
-
 impl<'t> GraphView<'t> {
     /// Returns the value of a variable for an edge; empty if it is not set. Fails on a cycle among the rule's
     /// variables, or if a manifest has changed.

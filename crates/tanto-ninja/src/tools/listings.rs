@@ -1,9 +1,11 @@
 //! The `-t` tools that print lists: `commands`, `inputs`, `multi-inputs`, `rules`, `targets`, `deps` and `urtle`.
 
+use tanto_exec::text::shell;
+
 use super::walk::{EdgeCollector, NodeWalk, inputs};
 use super::{Context, Flags, ToolError, ToolResult, both, letter};
 use crate::error::Error;
-use crate::graph::{Escape, Graph, shell_quote_into};
+use crate::graph::{Escape, Graph};
 use crate::ids::NodeId;
 use crate::syntax::expansion::unparse;
 use crate::{suggest, targets};
@@ -124,7 +126,7 @@ fn line_end(zero: bool) -> u8 {
 
 fn quoted(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    shell_quote_into(path, &mut out);
+    shell::quote_into(path, &mut out);
     out
 }
 

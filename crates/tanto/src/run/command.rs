@@ -16,7 +16,7 @@ use tanto_sys::process::procs;
 use tanto_sys::signals::TerminationSignals;
 use tanto_sys::terminal;
 
-use super::tail::Tail;
+use tanto_exec::text::tail::Tail;
 
 /// The only one.
 const JOB: JobId = JobId(0);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{BindingBlock, Escape, shell_quote_into};
+use tanto_exec::text::shell;
+
+use super::{BindingBlock, Escape};
 use crate::error::{Error, Result};
 use crate::graph::GraphView;
 use crate::graph::env::{END_OF_MANIFEST, Env};
@@ -175,7 +177,7 @@ impl<'e> Evaluator<'e, '_> {
             }
             let path = self.values.paths.path_of(node);
             match self.escape {
-                Escape::Shell => shell_quote_into(path, out),
+                Escape::Shell => shell::quote_into(path, out),
                 Escape::None => out.extend_from_slice(path),
             }
         }

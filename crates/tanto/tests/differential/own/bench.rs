@@ -1,4 +1,4 @@
-//! `tanto bench` with real commands: what it writes, and what becomes of them when it is interrupted.
+//! `tanto bench` with real commands: files, interrupts and errors.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until there is such a file.
+/// Waits until the file exists.
 fn wait_for(path: &Path) {
     for _ in 0..30_000 {
         if path.exists() {
@@ -30,7 +30,7 @@ fn wait_for(path: &Path) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("nobody made {}", path.display());
+    panic!("{} was not created", path.display());
 }
 
 fn runs_in(path: &Path) -> usize {
@@ -38,13 +38,13 @@ fn runs_in(path: &Path) -> usize {
 }
 
 #[test]
-fn jobs_are_measured_and_the_best_is_saved() {
+fn the_recommended_number_of_jobs_is_saved() {
     let dir = Scratch::new("bench-jobs");
     let line = ["jobs", "-j1,2", "--runs=2", "-o", "a.txt", "--save", "--prepare", "touch p{jobs}", "test -e p{jobs}"];
     let it = ended(dir.path(), &line);
     assert_eq!(it.code, 0, "{}", it.text());
     let out = text(&it.out);
-    assert!(out.starts_with("test -e p{jobs}: 4 runs, shuffled by --seed "), "{out}");
+    assert!(out.starts_with("test -e p{jobs}: 4 runs, shuffled with --seed "), "{out}");
     assert!(out.contains("\nRecommended: -j "), "{out}");
     assert_eq!(runs_in(&dir.at(".tanto/bench/jobs.json")), 4);
     let timings = std::fs::read_to_string(dir.at("a.txt")).expect("timings");
@@ -57,9 +57,9 @@ fn jobs_are_measured_and_the_best_is_saved() {
 }
 
 #[test]
-fn an_interrupt_ends_all_that_runs_and_keeps_what_was_measured() {
+fn an_interrupt_ends_all_processes_and_keeps_results() {
     let dir = Scratch::new("bench-interrupt");
-    // The second run stays until it is killed: neither the shell nor what has a session of its own heeds the signal.
+    // The second run ends only when it is killed: the shell and a process in another session ignore the signal.
     let line = "if [ -e first ]; then trap '' INT; setsid sh -c 'trap \"\" INT; echo $$ > p1; sleep 1000' & \
                 echo $$ > p2; while [ ! -s p1 ]; do sleep 0.01; done; : > ready; while :; do sleep 0.1; done; fi; : > first; : {jobs}";
     let words = ["jobs", "--jobs=1,2", "--runs=1", "--order=swept", "--", line];
@@ -67,21 +67,18 @@ fn an_interrupt_ends_all_that_runs_and_keeps_what_was_measured() {
     wait_for(&dir.at("ready"));
     send_signal("INT", it.id(), false);
     std::thread::sleep(Duration::from_millis(50));
-    // Whoever asks twice need not wait.
+    // A second signal skips the grace period.
     send_signal("INT", it.id(), false);
     let it = it.end();
     assert_eq!(it.code, 130, "{}", it.text());
-    assert_eq!(
-        text(&it.err),
-        "tanto: error: interrupted\ntanto: what was measured is kept; the same command with --resume goes on\n"
-    );
-    assert!(text(&it.out).contains("The best is -j 1."), "{}", it.text());
+    assert_eq!(text(&it.err), "tanto: error: interrupted\ntanto: run the same command with --resume to continue\n");
+    assert!(text(&it.out).contains("Best: -j 1."), "{}", it.text());
     assert_eq!(runs_in(&dir.at(".tanto/bench/jobs.json")), 1);
     for name in ["p1", "p2"] {
         let pid = std::fs::read_to_string(dir.at(name)).expect("a number").trim().parse().expect("a number");
         assert!(tanto_sys::process::procs::stat(pid).is_none_or(|look| look.is_gone()), "{name}");
     }
-    std::fs::remove_file(dir.at("first")).expect("it was made");
+    std::fs::remove_file(dir.at("first")).expect("it exists");
     let it = ended(dir.path(), &["jobs", "--jobs=1,2", "--runs=1", "--order=swept", "--resume", "--", line]);
     assert_eq!((it.code, runs_in(&dir.at(".tanto/bench/jobs.json"))), (0, 2), "{}", it.text());
 }
@@ -98,41 +95,40 @@ fn a_pause_can_be_interrupted() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_said() {
+fn invalid_experiments_are_errors() {
     let dir = Scratch::new("bench-bad");
-    let complaint = |words: &[&str]| {
+    let error = |words: &[&str]| {
         let it = ended(dir.path(), words);
         assert_eq!(it.code, 1, "{}", it.text());
         text(&it.err)
     };
-    assert!(complaint(&["jobs", "-j1", "true"]).contains("the command has no {jobs} in it"));
-    assert!(complaint(&["jobs", "-j0", "true {jobs}"]).contains("expected numbers above 0"));
-    let said = complaint(&["jobs", "-j1", "/nonexistent/command {jobs}"]);
-    assert!(said.starts_with("tanto: error: /nonexistent/command 1 failed: there is no such command"), "{said}");
-    assert!(complaint(&["jobs", "-j1", "-o", "no/x.svg", "true {jobs}"]).contains("writing no/x.svg: No such file"));
-    let said = complaint(&["jobs", "-j1", "--cpus", "1000", "true {jobs}"]);
-    assert!(said.starts_with("tanto: error: --cpus 1000: we may not use 1000, only "), "{said}");
+    assert!(error(&["jobs", "-j1", "true"]).contains("the command does not contain {jobs}"));
+    assert!(error(&["jobs", "-j0", "true {jobs}"]).contains("expected numbers above 0"));
+    let message = error(&["jobs", "-j1", "/nonexistent/command {jobs}"]);
+    assert!(message.starts_with("tanto: error: /nonexistent/command 1 failed: command not found"), "{message}");
+    assert!(error(&["jobs", "-j1", "-o", "no/x.svg", "true {jobs}"]).contains("writing no/x.svg: No such file"));
+    let message = error(&["jobs", "-j1", "--cpus", "1000", "true {jobs}"]);
+    assert!(message.starts_with("tanto: error: --cpus 1000: 1000 not available to this process, only "), "{message}");
     assert!(!dir.at(".tanto/bench/jobs.json").exists());
 }
 
 #[test]
-fn memory_is_limited_or_it_is_said_that_it_cannot_be() {
+fn memory_is_limited_or_an_error_says_why_not() {
     let dir = Scratch::new("bench-memory");
-    // In one piece, and written to.
     let line = "dd if=/dev/zero of=/dev/null bs=200M count=1 2>/dev/null || exit 9; : {jobs}";
     let it = ended(dir.path(), &["jobs", "-j1", "--runs=1", "--cgroup-memory=64M", "--", line]);
-    let said = text(&it.err);
-    let refused = said.starts_with("tanto: error: --cgroup-memory: ");
-    assert!(it.code == 1 && (refused || said.contains(" failed: exit code ")), "{}", it.text());
+    let message = text(&it.err);
+    let refused = message.starts_with("tanto: error: --cgroup-memory: ");
+    assert!(it.code == 1 && (refused || message.contains(" failed: exit code ")), "{}", it.text());
     let it = ended(dir.path(), &["jobs", "-j1", "--runs=1", "--", line]);
     assert_eq!(it.code, 0, "{}", it.text());
 }
 
 #[test]
-fn what_is_read_and_asked_for_is_written() {
+fn stat_results_are_written() {
     let dir = Scratch::new("bench-files");
     dir.write("some", vec![b'x'; 100_000]);
-    let it = ended(dir.path(), &["read", ".", "-o", "r.svg", "-o", "r.json", "-o", "r.csv", "-o", "r.txt"]);
+    let it = ended(dir.path(), &["stat", ".", "-o", "r.svg", "-o", "r.json", "-o", "r.csv", "-o", "r.txt"]);
     assert!(it.code == 0 && text(&it.out).ends_with("Written: r.txt\n"), "{}", it.text());
     assert!(["r.svg", "r.json", "r.csv", "r.txt"].iter().all(|name| dir.at(name).exists()));
 }
