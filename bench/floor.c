@@ -1,10 +1,9 @@
-/* The floor under a build that finds nothing to do: the stats of its dirty check, at C's speed, and nothing else.
+/* The floor of a no-op build: only the stats of its dirty check.
  *
  *     floor LIST [THREADS]
  *
- * LIST holds the paths in the order of the check, each ended by a NUL. The threads (2 unless told) take them in turns, a
- * few at a time. Prints the ns from before the first thread starts until the last one has ended, how many paths there
- * are, and how many of them are files. It does not know what a build is. */
+ * LIST contains NUL-terminated paths in the order of the check. The threads (default 2) take chunks of them. Prints the time in
+ * ns, the number of paths, and the number of existing files. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -21,8 +20,8 @@ static size_t count;
 static atomic_size_t next_path;
 static atomic_size_t found;
 
-static void die(const char *what) {
-    perror(what);
+static void die(const char *subject) {
+    perror(subject);
     exit(1);
 }
 

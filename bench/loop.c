@@ -1,9 +1,9 @@
-/* The least that running commands can cost: one process after the other, and nothing around them.
+/* The minimum cost of running commands: it only starts processes and waits for them.
  *
  *     loop COUNT AT_A_TIME PROGRAM [ARGUMENT]...
  *
- * Runs the program COUNT times, AT_A_TIME at once. Each process is made by posix_spawn, with nothing to read and its
- * output into a pipe of its own; the loop polls the pipes, reads them to their end, and waits for the process. */
+ * Runs the program COUNT times, AT_A_TIME in parallel. Starts each process with posix_spawn, /dev/null as input and a pipe for its
+ * output, polls the pipes, reads them to their end, and waits for the process. */
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -18,8 +18,8 @@ extern char **environ;
 
 enum { MOST = 1024 };
 
-static void die(const char *what) {
-    perror(what);
+static void die(const char *subject) {
+    perror(subject);
     exit(1);
 }
 

@@ -1,4 +1,4 @@
-// A command that takes a known time: as many turns of a loop as it is told. Does nothing else.
+// Counts to the number given as argument: a command with a known time.
 #include <stdlib.h>
 
 int main(int count, char **words) {

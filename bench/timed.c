@@ -1,12 +1,11 @@
-/* Runs a program once and prints what it cost.
+/* Runs a program once and prints its resource usage.
  *
  *     timed [--terminal] OUTPUT PROGRAM [ARGUMENT]...
  *
- * What the program prints goes to the file OUTPUT. Prints its wall time in ns, its user and system time in us, its peak
- * memory in KiB and its exit code (-1: a signal ended it). With --terminal, the program prints to a terminal, and
- * processes that it leaves behind are waited for: they count for the user and system time, and not for the wall time.
- * This is no script because a child that shares its parent's memory until exec inherits the parent's peak, and a
- * script's is larger than what is measured here. */
+ * Output of the program goes to the file OUTPUT. Prints wall time in ns, user and system time in us, peak memory in KiB and
+ * the exit code (-1 after a signal). With --terminal, the program runs on a terminal, and processes that it leaves behind are
+ * waited for; they add to user and system time, but not to wall time. Written in C because a child inherits the peak memory
+ * of its parent until exec. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -33,17 +32,17 @@ static long long microseconds(struct timeval time) {
     return (long long)time.tv_sec * 1000000 + time.tv_usec;
 }
 
-static void die(const char *what) {
-    perror(what);
+static void die(const char *subject) {
+    perror(subject);
     exit(1);
 }
 
-/* The terminal whose output is copied, and the file. */
+/* A terminal and the file that its output is copied to. */
 struct copy {
     int from, to;
 };
 
-/* Ends when nobody has the terminal open any more. */
+/* Ends when the terminal is closed by all processes. */
 static void *copy_all(void *argument) {
     struct copy *copy = argument;
     char buffer[4096];
@@ -67,7 +66,7 @@ static void wait_for(pid_t child, int *status, struct rusage *usage) {
     }
 }
 
-/* Waits for what the program has left behind. */
+/* Waits for processes left behind by the program. */
 static void wait_for_others(void) {
     while (wait(NULL) >= 0 || errno == EINTR) {
     }

@@ -1,4 +1,4 @@
-"""The bars of bench/load, and the table that shows which of a script's bars are met."""
+"""The bars of bench/load, and the table of bars of all scripts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from lib.scenarios import COLD_THREADS, FIRST, FLOOR_THREADS, SNAPSHOT, TEXT
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure and its limit. `figure` takes the rows of all scenarios; it may lack some of them. Most limits hold for
-    trees of scale 1: in smaller ones what a program costs by itself weighs more."""
+    """A value and its limit. `figure` takes the rows of all scenarios and raises KeyError if one is missing. Most limits
+    hold for trees of scale 1; in smaller trees the start of a program has more weight."""
 
     name: str
     figure: Callable
@@ -26,7 +26,7 @@ def wall(scenario, row):
 
 
 def times(scenario, row):
-    """How many times as fast as the reference."""
+    """The speedup over the reference."""
     return lambda rows: wall(scenario, REFERENCE)(rows) / wall(scenario, row)(rows)
 
 
@@ -40,7 +40,7 @@ def over_cold_floor(rows):
 
 
 def memory(*ours):
-    """The largest peak of these, as a part of the reference's."""
+    """The largest peak of these rows relative to that of the reference."""
 
     def peak(rows, row):
         return rows["aosp droid", row].median("peak")
@@ -52,9 +52,9 @@ def tiny_beside(row):
     return lambda rows: wall("tiny", SNAPSHOT)(rows) / wall("tiny", row)(rows)
 
 
-def over_text(scenario, what):
-    """The first load at a terminal, after which a snapshot is written, beside one without."""
-    return lambda rows: rows[scenario, FIRST].median(what) / rows[scenario, TEXT].median(what)
+def over_text(scenario, metric):
+    """The first load at a terminal, which writes a snapshot, relative to a load with snapshots disabled."""
+    return lambda rows: rows[scenario, FIRST].median(metric) / rows[scenario, TEXT].median(metric)
 
 
 X = f"x {REFERENCE}"
@@ -88,7 +88,7 @@ def verdict(bar, value, scale):
 
 
 def print_bars(rows, scale, cores):
-    """Those of bench/load."""
+    """Prints the bars of bench/load."""
     print_table_of_bars(BARS, rows, scale, cores)
 
 

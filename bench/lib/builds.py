@@ -1,5 +1,5 @@
-"""What is measured of builds: a list of real packages, by Tanto and by pbulk, each with two clients: how long they take,
-and what a package costs besides its own configuring and building. Does not know how either is run."""
+"""Builds of real packages by Tanto and by pbulk with two clients each: the time, and the overhead per package outside the
+stages configure and build."""
 
 import itertools
 import os
@@ -19,11 +19,11 @@ from lib.timing import Entrant, Row, print_table
 
 REAL = "real"
 TANTO, KNOWING, PBULK = "tanto", "tanto, times known", "pbulk"
-# The other way about: where packages write is a setting of Tanto's, and what is mounted of pbulk's.
+# With work directories exchanged: Tanto's on disk, pbulk's in memory.
 ON_DISK, IN_MEMORY = "tanto, on the disk", "pbulk, in memory"
 CLIENTS = 2
 MAKE = "bmake"
-# pbulk's calls of make for a package: clean, checksum, configure, all, stage-install, stage-package-create, show-var,
+# The calls of make by pbulk for a package: clean, checksum, configure, all, stage-install, stage-package-create, show-var,
 # clean.
 PBULK_CALLS, PBULK_WORK = 8, (2, 3)
 WORK = ("configure", "build")
@@ -33,7 +33,7 @@ BUILT = (0, 1)
 
 @dataclass
 class Spent:
-    """On a package that was built, in seconds: in all, in its own configuring and building, and in other calls of make."""
+    """Seconds spent on a package: in total, in configure and build, and in other calls of make."""
 
     wall: float
     work: float
@@ -47,11 +47,10 @@ class Spent:
 
 
 def real(tanto, arguments, tree):
-    """Both build the list from nothing; the same packages must be built and must fail. Tanto also builds it once more, for
-    a tree is built again and again: it knows what packages take then. Packages write in memory where Tanto builds, if there
-    is room, and on the disk where pbulk does; so both also do it the other way about."""
+    """Both build the list from scratch and must build and fail the same packages. Tanto builds it again with known times.
+    Work directories are in memory for Tanto if there is room, and on disk for pbulk; both are also measured the other way."""
     if os.geteuid() != 0:
-        print("\nreal: skipped, for pbulk's clients are roots of their own, which takes root")
+        print("\nreal: skipped: the chroots of pbulk's clients require root")
         return {}
     place = machine.PLACE / "real"
     shutil.rmtree(place, ignore_errors=True)
@@ -95,7 +94,7 @@ def build_command(tanto, tree, place, **settings):
 
 
 def read_all(tanto, tree, place):
-    """Whoever comes first finds in memory what the others find there."""
+    """Fills the page cache, so that the first entrant has no disadvantage."""
     place.mkdir()
     config = tree.write_settings(place, limited_list=str(tree.place / "limited-list"))
     subprocess.run([tanto, "bulk", "scan", "--config", str(config)], capture_output=True, check=True)
@@ -108,18 +107,18 @@ def states(place):
 
 
 def compare(place, peer):
-    """pbulk notes what it did not even begin in neither file."""
+    """Checks that both built and failed the same packages. pbulk records packages that it did not start in neither file."""
     ours = states(place)
     for outcome, ended in (("success", {"done"}), ("error", {"failed", "prefailed"})):
         mine = {name for name, state in ours.items() if state in ended}
         theirs = peer.names(outcome)
-        print(f"{outcome}: {len(mine)} packages of Tanto's, {len(theirs)} of pbulk's")
+        print(f"{outcome}: {len(mine)} packages by Tanto, {len(theirs)} by pbulk")
         if mine != theirs:
-            sys.exit(f"the two do not end alike: {' '.join(sorted(mine ^ theirs))}")
+            sys.exit(f"the results differ: {' '.join(sorted(mine ^ theirs))}")
 
 
 def calls(of):
-    """The calls of make that are in no other call, in their order."""
+    """Top-level calls of make, by start time."""
     made = [it for it in of if it.is_a(MAKE) and not any(other.is_a(MAKE) for other in it.ancestors())]
     return sorted(made, key=lambda it: it.begun)
 
@@ -129,7 +128,7 @@ def took(process):
 
 
 def of_pbulk(all_processes):
-    """Of each package that was built, from its script and the calls of make that came from there."""
+    """Yields the times of each built package, from its script and the calls of make below it."""
     by_script = {}
     for call in calls(all_processes):
         script = next((it for it in call.ancestors() if it.is_a("pkg-build")), None)
@@ -141,8 +140,8 @@ def of_pbulk(all_processes):
 
 
 def of_tanto(all_processes, place, tanto):
-    """Of each package that was built, from the database; each call of make belongs to the stage in which it lies best, of
-    whatever package."""
+    """Yields the times of each built package from the database. Each call of make is assigned to the stage with the nearest
+    times."""
     rows = stages(place)
     made = {}
     for command, group in grouped(all_processes, Path(tanto).name):
@@ -157,7 +156,7 @@ def of_tanto(all_processes, place, tanto):
 
 @dataclass
 class Ran:
-    """A stage that ran."""
+    """A stage of a package."""
 
     package: str
     outcome: str
@@ -168,7 +167,7 @@ class Ran:
 
 
 def stages(place):
-    """Those of the last run, package by package, in their order; times are those of CLOCK_MONOTONIC."""
+    """Stages of the last run by package and time, with times of CLOCK_MONOTONIC."""
     offset = clock_offset()
     with sqlite3.connect(place / "state/db") as database:
         rows = database.execute(
@@ -183,16 +182,16 @@ def stages(place):
 
 
 def clock_offset():
-    """What CLOCK_REALTIME is ahead."""
+    """CLOCK_REALTIME minus CLOCK_MONOTONIC."""
     return time.time() - time.monotonic()
 
 
 def grouped(all_processes, tanto):
-    """The commands that Tanto started, with the calls of make that came from each."""
+    """The commands started by Tanto, with the calls of make below each."""
     by_command = {}
     for call in calls(all_processes):
         chain = [call, *call.ancestors()]
-        # Tanto itself is also on the way into a sandbox.
+        # Tanto is also an ancestor inside a sandbox.
         first = max((number for number, it in enumerate(chain) if it.is_a(tanto)), default=0)
         if first > 0:
             command = chain[first - 1]
@@ -201,12 +200,12 @@ def grouped(all_processes, tanto):
 
 
 def tell(label, all_spent):
-    def median(what):
-        return statistics.median(map(what, all_spent))
+    def median(metric):
+        return statistics.median(map(metric, all_spent))
 
     print(
-        f"{label}: {len(all_spent)} packages; outside configure and build {median(Spent.overhead):.3f} s (median), of it "
-        f"{median(Spent.outside):.3f} s outside of make"
+        f"{label}: {len(all_spent)} packages; {median(Spent.overhead):.3f} s outside configure and build (median), including "
+        f"{median(Spent.outside):.3f} s outside make"
     )
 
 

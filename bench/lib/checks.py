@@ -1,5 +1,4 @@
-"""Up-to-date checks: thousands of packages that were made for the purpose, asked by Tanto, and some of them by pbulk's own
-script. Both must say the same of those."""
+"""Up-to-date checks of thousands of synthetic packages by Tanto, and of some by pbulk's script. The results must be equal."""
 
 import io
 import json
@@ -19,7 +18,7 @@ from lib.timing import Entrant, Row, print_table, take_turns
 
 CHECK, TANTO, PBULK = "check", "tanto", "pbulk's script"
 PACKAGES, FILES, NEEDS, ASKED = 5000, 12, 6, 200
-# Of so many packages one has a file that has changed.
+# One of this many packages has a changed file.
 STALE = 50
 
 
@@ -28,7 +27,7 @@ def ident(package, number, version=1):
 
 
 class Tree:
-    """The packages, each made from files of its own, and the tree that they were made from."""
+    """Synthetic packages, and the package tree with their sources."""
 
     def __init__(self, place):
         self.place = place
@@ -63,8 +62,8 @@ class Tree:
         needs = "".join(f"@blddep {self.name(it)}\n" for it in self.needs[package])
         members = {
             "+CONTENTS": f"@name {self.name(package)}\n@cwd /usr/pkg\n{needs}share/payload\n",
-            "+COMMENT": "made for a measurement\n",
-            "+DESC": "made for a measurement\n",
+            "+COMMENT": "synthetic\n",
+            "+DESC": "synthetic\n",
             "+BUILD_VERSION": "".join(versions),
             "+BUILD_INFO": "OPSYS=Linux\n",
         }
@@ -81,7 +80,7 @@ class Tree:
 
 
 def script(tree, real):
-    """pbulk's own, which reads these packages."""
+    """Returns a copy of pbulk's script that reads these packages."""
     text = (real.pbulk / "libexec/pbulk/pkg-up-to-date").read_text()
     conf, path = tree.place / "pbulk.conf", tree.place / "pkg-up-to-date"
     tools = Path(real.settings["pkg_add"]).parent
@@ -93,7 +92,7 @@ def script(tree, real):
 
 
 def beside(tree, real):
-    """What pbulk's script says of some packages: whether each is up to date, and what one took, in ms."""
+    """Returns pbulk's results for some packages, and its time per package in ms."""
     program, asked = script(tree, real), random.Random(3).sample(range(PACKAGES), ASKED)
     asked[0] = STALE
     said, began = {}, time.monotonic()
@@ -115,17 +114,17 @@ def check(tanto, arguments, real, why):
     if len(changed) != PACKAGES // STALE:
         raise SystemExit(f"{len(changed)} packages have changed, not {PACKAGES // STALE}")
     rows = {(CHECK, TANTO): entrant.row}
-    print(f"{TANTO}: {each(rows):.3f} ms of processor time for a package, the whole program counted")
+    print(f"{TANTO}: {each(rows):.3f} ms of user+system time per package, including the start of the program")
     if real is None:
-        print(f"{PBULK}: skipped, for {why}")
+        print(f"{PBULK}: skipped: {why}")
         return rows
     said, took = beside(tree, real)
     if any(up_to_date == (name in changed) for name, up_to_date in said.items()):
-        raise SystemExit("the two do not say the same")
-    print(f"{PBULK}: {took:.1f} ms for one of {ASKED} packages, of which it says the same")
+        raise SystemExit("the results differ")
+    print(f"{PBULK}: {took:.1f} ms per package for {ASKED} packages, with equal results")
     return rows
 
 
 def each(rows):
-    """Of processor time, in ms."""
+    """User+system time per package in ms."""
     return rows[CHECK, TANTO].median("cpu") / PACKAGES

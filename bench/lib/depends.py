@@ -1,4 +1,4 @@
-"""What a package needs, brought into a sandbox as layers and by pkg_add. Does not know what is needed for what."""
+"""Installs the dependencies of a package into a sandbox, as layers and by pkg_add."""
 
 import os
 import shutil
@@ -9,13 +9,13 @@ from lib.timing import Entrant, Row, print_table, take_turns
 
 DEPENDS = "depends"
 COUNTS = (10, 391)
-MOUNTING, LAYERS, FIRST, PKG_ADD = "mounting alone", "layers", "layers, none there yet", "pkg_add"
+MOUNTING, LAYERS, FIRST, PKG_ADD = "mounts only", "layers", "layers, empty store", "pkg_add"
 
 
 def depends(tanto, arguments, tree):
-    """Each entrant mounts a sandbox, brings packages into it, and takes it down."""
+    """Each entrant mounts a sandbox, installs packages, and unmounts it."""
     if os.geteuid() != 0:
-        print(f"\n{DEPENDS}: skipped, for we are not root")
+        print(f"\n{DEPENDS}: skipped: requires root")
         return {}
     place = machine.PLACE / DEPENDS
     shutil.rmtree(place, ignore_errors=True)
@@ -37,7 +37,7 @@ def measured(sandbox, named, runs):
         return Entrant(Row(label), command, machine.PLACE, ENVIRONMENT, before=before)
 
     layers = sandbox.command(named, [], layers=True)
-    # Whatever was left before, they are there from here on.
+    # Fills the store of layers.
     warm = entrant(LAYERS, layers)
     warm.run(machine.compile_c("timed"))
     warm.row.wall.clear(), warm.row.cpu.clear(), warm.row.peak.clear()

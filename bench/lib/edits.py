@@ -1,4 +1,4 @@
-"""What an edit of one file costs up to its object, with a checkpoint and without. Does not know how they are made."""
+"""The time from an edit of one file to its object, with a checkpoint and without."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from collections import Counter
 from lib import compiles
 from lib.bars import Bar, print_table_of_bars
 
-# A project, and how many times as fast the median of its files is to be.
+# Projects and the minimum median speedup of their files.
 PROJECTS = (("abseil", 3), ("re2", 3), ("llvm", 6))
 FLAGS = "-O0 -g"
-# So many files wait at a time.
+# Checkpoints at a time.
 BATCH = 16
-# Whoever has no checkpoint by then gets none, in seconds.
+# Seconds to wait for checkpoints.
 PATIENCE = 300
 
 
@@ -26,16 +26,16 @@ class Loop:
 
     def __init__(self, tanto, name):
         self.tanto = tanto
-        # Files of which there was none, and why.
+        # Files without a checkpoint, with the reason.
         self.without = {}
         self.directory, self.objects = compiles.copied(f"edits-{name}", compiles.PROJECTS[name], FLAGS)
         self.environment = {name: value for name, value in os.environ.items() if name != "CI"}
         self.build(*self.objects.values(), worker="off", jobs=os.cpu_count())
-        # What lacks something of the package's own build is left out.
+        # Files that need something from the package's own build are skipped.
         self.objects = {file: made for file, made in self.objects.items() if (self.directory / made).exists()}
 
     def build(self, *targets, worker="auto", jobs=1):
-        """How long it took, and what its commands tell. At a terminal: else nobody keeps anything."""
+        """Returns the time and the events of finished jobs. Runs on a terminal, which checkpoints require."""
         ours, its = pty.openpty()
         options = [f"--clang-worker={worker}", f"--checkpoints={BATCH}", f"-j{jobs}", "-k0", "--format=jsonl"]
         begun = time.monotonic()
@@ -64,11 +64,10 @@ class Loop:
                 _, _, without = told.decode().partition("without one:\n")
                 self.without.update(line.strip().split(": ", 1) for line in without.splitlines())
                 return
-        sys.exit("the checkpoints are never made")
+        sys.exit("timeout: no checkpoints")
 
     def edit(self, file, text, worker):
-        """How long the edit of a file takes, in time and in processor time, whether it went on from a checkpoint, and what
-        it made."""
+        """Edits a file and builds. Returns wall time, CPU time, whether a checkpoint was used, and the object."""
         (self.directory / "src" / file).write_bytes(text)
         took, ended = self.build(self.objects[file], worker=worker)
         if len(ended) != 1 or ended[0].get("exit", 0) != 0:
@@ -77,7 +76,7 @@ class Loop:
         return took, cpu, ended[0].get("checkpoint", False), (self.directory / self.objects[file]).read_bytes()
 
     def compare(self, file, runs):
-        """By how much it is faster, in time and in processor time; nothing if there is no checkpoint."""
+        """Returns the speedup by wall time and by CPU time; None without a checkpoint."""
         source = self.directory / "src" / file
         whole = source.read_bytes()
         times, cpu = [], []
@@ -89,7 +88,7 @@ class Loop:
                 source.write_bytes(whole)
                 return None
             if told["auto"][3] != told["off"][3]:
-                sys.exit(f"{file}: the checkpoint makes a difference")
+                sys.exit(f"{file}: the objects differ with a checkpoint")
             times.append(told["off"][0] / told["auto"][0])
             cpu.append(told["off"][1] / told["auto"][1])
         source.write_bytes(whole)
@@ -97,20 +96,20 @@ class Loop:
 
 
 def sample(files, count):
-    """So many of them, evenly."""
+    """Returns `count` evenly spaced files."""
     return files if not count or count >= len(files) else [files[at * len(files) // count] for at in range(count)]
 
 
 def show(name, files, faster, without):
     by_time, by_cpu = ([each[at] for each in faster] for at in (0, 1))
     print(f"\n{name} {FLAGS}: {len(faster)} of {len(files)} files had a checkpoint ({len(faster) / len(files):.0%}); ", end="")
-    print("their objects are the same.")
+    print("the objects are identical.")
     for why, count in Counter(without.values()).most_common():
-        print(f"  {count} had none: {why}")
-    print("From edit to object, times as fast:")
-    for what, all_of_them in (("time of the build", by_time), ("processor time of the compile", by_cpu)):
+        print(f"  {count} without: {why}")
+    print("Speedup from edit to object:")
+    for metric, all_of_them in (("wall time of the build", by_time), ("CPU time of the compile", by_cpu)):
         values = (min(all_of_them), statistics.mean(all_of_them), statistics.median(all_of_them), max(all_of_them))
-        print(f"  {what:32} min {values[0]:.2f}  mean {values[1]:.2f}  median {values[2]:.2f}  max {values[3]:.2f}")
+        print(f"  {metric:32} min {values[0]:.2f}  mean {values[1]:.2f}  median {values[2]:.2f}  max {values[3]:.2f}")
     return statistics.median(by_time)
 
 
@@ -130,5 +129,5 @@ def measure(tanto, only, count, runs):
         if not faster:
             sys.exit(f"{name}: no file had a checkpoint")
         rows[name] = show(name, files, faster, loop.without)
-        bars.append(Bar(name, lambda rows, name=name: rows[name], least, "times as fast", at_least=True, any_scale=True))
+        bars.append(Bar(name, lambda rows, name=name: rows[name], least, "speedup", at_least=True, any_scale=True))
     print_table_of_bars(bars, rows, 1, len(os.sched_getaffinity(0)))

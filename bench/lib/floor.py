@@ -1,5 +1,4 @@
-"""The floor under a build that finds nothing to do: bench/floor.c on the paths of Tanto's own dirty check. Does not
-know what is compared with it."""
+"""The floor of a no-op build: bench/floor.c with the paths of Tanto's dirty check."""
 
 import os
 import re
@@ -11,9 +10,9 @@ from pathlib import Path
 from lib import machine
 from lib.timing import OUTPUT, Entrant, Row
 
-# What a thread that strace follows asked for: the directory that it asked from, and the path.
+# A line of strace: the directory and the path of a stat.
 STAT = re.compile(r'^\d+ +\w+\((?:(AT_FDCWD|\d+)<([^>]*)>, )?"([^"]+)"')
-# The state's directories, the machine's own files, and manifests are no part of the dirty check.
+# State directories, system files and manifests are not part of the dirty check.
 ELSEWHERE = re.compile(r"/|\.b/|\.tanto\b|.*\.ninja$")
 
 
@@ -29,7 +28,7 @@ class Floor:
     count: int
 
     def entrant(self, threads, paths, name="floor"):
-        """The whole process, and a row for the stats alone."""
+        """Returns an entrant for the whole process, and a row for the stats only."""
         stats = Row(label(threads, name))
 
         def keep():
@@ -47,7 +46,7 @@ def label(threads, name="floor"):
 
 
 def path_in(directory, line):
-    """The path of a line of strace's, as it would be asked for from `directory`; None if it is none of the check."""
+    """Returns the path in a line of strace relative to `directory`; None if it is not part of the dirty check."""
     asked = STAT.match(line)
     if not asked:
         return None
@@ -58,7 +57,7 @@ def path_in(directory, line):
 
 
 def trace(command, directory, environment):
-    """The paths in the order in which one thread asks for them, without help from a snapshot."""
+    """Returns the paths in the order of one thread without a snapshot."""
     alone = environment | {"TANTO_THREADS": "1", "TANTO_SNAPSHOT": "off"}
     seen = machine.PLACE / "strace"
     strace = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-e", "trace=%%stat", "-e", "signal=none", "-o", seen]
@@ -78,10 +77,10 @@ def write(paths, to):
 
 
 def floor_of(name, command, directory, environment):
-    """The floor of this build by Tanto. The lists are kept until there is another Tanto."""
+    """Returns the floor of this build. Lists of paths are reused until Tanto changes."""
     in_order, by_path = (machine.PLACE / f"{name}.{order}" for order in ("paths", "sorted"))
     if not by_path.exists() or by_path.stat().st_mtime < Path(command[0]).stat().st_mtime:
-        print(f"{name}: listing the files that the dirty check asks for, with strace", flush=True)
+        print(f"{name}: listing the files of the dirty check with strace", flush=True)
         paths = trace(command, directory, environment)
         write(paths, in_order)
         write(sorted(paths), by_path)

@@ -1,5 +1,4 @@
-"""What the scripts need of the machine: programs of their own, compiled; processors; an empty page cache. Does not know
-what is measured."""
+"""The machine: compiled helper programs, processors, the page cache."""
 
 import os
 import shutil
@@ -12,35 +11,35 @@ ROOT = BENCH.parent
 PLACE = ROOT / "target/bench"
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 CACHE = PLACE / "cache"
-# Tanto under the name ninja keeps its state there, and not in the user's own cache.
+# State of Tanto under the name ninja goes here instead of the user's cache.
 CACHE.mkdir(parents=True, exist_ok=True)
 os.environ["XDG_CACHE_HOME"] = str(CACHE)
-# Whatever ninja is in PATH.
+# Independent of the ninja in PATH.
 os.environ["TANTO_LOG_VERSION"] = "7"
 
 
 def states(directory):
-    """The directories with Tanto's own state of this one: as `tanto build` and as ninja."""
+    """Returns the state directories of a build directory: of `tanto build` and of ninja."""
     name = f"{directory.resolve()}\n"
     cached = [dir.parent for dir in CACHE.glob("tanto/builds/*/dir") if dir.read_text() == name]
     return [directory / ".tanto", *cached]
 
 
 def forget(directory):
-    """Removes Tanto's own state of the directory."""
+    """Removes Tanto's state of a build directory."""
     for state in states(directory):
         shutil.rmtree(state, ignore_errors=True)
 
 
-def need(what):
-    """Runs functions of tests/need.sh, which install what is not there."""
-    done = subprocess.run(["bash", "-c", f"set -e; . tests/need.sh; {what}"], cwd=ROOT)
+def need(functions):
+    """Runs functions of tests/need.sh, which install missing programs."""
+    done = subprocess.run(["bash", "-c", f"set -e; . tests/need.sh; {functions}"], cwd=ROOT)
     if done.returncode != 0:
         sys.exit(done.returncode)
 
 
 def compile_c(name):
-    """The program that bench/NAME.c is."""
+    """Compiles bench/NAME.c. Returns the program."""
     program = PLACE / name
     PLACE.mkdir(parents=True, exist_ok=True)
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-pthread"]
@@ -49,7 +48,7 @@ def compile_c(name):
 
 
 def keep_to_cores(most):
-    """From here on this script and all that it starts use no more processors than that. Returns how many they are."""
+    """Restricts this script and its children to at most this many processors. Returns their number."""
     allowed = sorted(os.sched_getaffinity(0))[:most]
     os.sched_setaffinity(0, allowed)
     return len(allowed)
@@ -57,7 +56,7 @@ def keep_to_cores(most):
 
 def describe(cores):
     load = os.getloadavg()[0]
-    busy = "; others keep it busy, so do not trust the figures" if load > 1 else ""
+    busy = "; other programs are active, so the figures are not reliable" if load > 1 else ""
     print(f"{cores} cores, load {load:.1f}{busy}", flush=True)
 
 
@@ -70,6 +69,6 @@ def may_drop_caches():
 
 
 def drop_caches():
-    """The next program finds no file, no directory and no inode in memory."""
+    """Empties the page cache, including directories and inodes."""
     os.sync()
     DROP_CACHES.write_text("3\n")

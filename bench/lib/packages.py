@@ -1,4 +1,4 @@
-"""Package trees from the data of others: graphs, times, histories, as files that `tanto bulk` reads. Does not measure."""
+"""Converts external data about package trees (graphs, times, histories) to files for `tanto bulk`."""
 
 import collections
 import csv
@@ -7,12 +7,12 @@ import subprocess
 
 
 def text(path):
-    """What a .zst file holds."""
+    """Returns the content of a .zst file."""
     return subprocess.run(["zstd", "-dcq", path], check=True, capture_output=True, text=True).stdout
 
 
 def write_resolved(graph, locations, makefiles, path):
-    """Lines `NEEDED -> PACKAGE` as a resolved scan. The packages of a directory read the same makefiles."""
+    """Writes lines `NEEDED -> PACKAGE` as a resolved scan. Packages of one directory read the same makefiles."""
     needs = collections.defaultdict(list)
     packages = {}
     for line in graph.splitlines():
@@ -30,7 +30,7 @@ def write_resolved(graph, locations, makefiles, path):
 
 
 def locations(scan):
-    """Where each package of a scan is, and which makefiles are read in each directory."""
+    """Returns the directory of each package of a scan, and the makefiles read in each directory."""
     found, makefiles, name = {}, {}, None
     with scan.open() as file:
         for line in file:
@@ -45,20 +45,20 @@ def locations(scan):
 
 
 def among(built, graph):
-    """The lines on packages that were built: what needs one that failed was never tried."""
+    """Returns the lines about built packages; dependents of failed packages were not tried."""
     lines = (line for line in graph.splitlines() if all(name in built for name in line.split(" -> ")))
     return "\n".join(lines)
 
 
 def history(text_of_csv):
-    """Of builds that succeeded: where the packages are, and what they took, in seconds."""
+    """Returns the directories and the seconds of successful builds."""
     rows = [row for row in csv.DictReader(text_of_csv.splitlines()) if row["outcome"] == "success"]
     places = {row["pkgname"]: row["pkgpath"] for row in rows}
     return places, {row["pkgname"]: int(row["duration"]) / 1000 for row in rows}
 
 
 def times(text_of_table):
-    """A table of seconds."""
+    """Parses a table of seconds."""
     return {name: float(seconds) for name, seconds in (line.split("\t") for line in text_of_table.splitlines())}
 
 
@@ -68,14 +68,13 @@ def write_times(seconds, path):
 
 
 def hide_half(seconds, seed):
-    """What is left of a history of which each package is missing with a chance of one half."""
+    """Removes each package with a probability of one half."""
     draw = random.Random(seed)
     return {name: seconds[name] for name in sorted(seconds) if draw.random() < 0.5}
 
 
 def parts(text_of_csv):
-    """Of builds that succeeded: how long each kept one processor busy, and how much it did that any number of processors
-    could have shared, in seconds of one processor."""
+    """Returns the serial and the parallel work of successful builds, in seconds of one processor."""
     rows = [row for row in csv.DictReader(text_of_csv.splitlines()) if row["outcome"] == "success"]
     return {row["pkgname"]: parts_of(*(milliseconds(row[key]) for key in COLUMNS)) for row in rows}
 
@@ -88,8 +87,8 @@ def milliseconds(text_of_cell):
 
 
 def parts_of(duration, jobs, wall, cpu):
-    """The stage `build` ran one job at a time for a while and then as many as MAKE_JOBS says: its wall time and its
-    processor time tell how long each was. All other stages are taken to run one at a time."""
+    """Assumes that the stage `build` first ran one job and then MAKE_JOBS jobs, split by its wall and CPU times, and that
+    all other stages are serial."""
     if jobs < 2 or cpu <= wall:
         return duration / 1000, 0
     shared = cpu if cpu > jobs * wall else (cpu - wall) * jobs / (jobs - 1)

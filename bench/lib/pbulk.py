@@ -1,14 +1,14 @@
-"""pbulk, run as its own scripts run it: a scan, and a whole build with clients on this machine. Does not measure.
+"""Runs pbulk with its own scripts: a scan, and a whole build with clients on this machine.
 
-Its scripts read one configuration, whose place is written into them. A run has copies that read another one. Clients live
-in roots of their own: all of this machine, with an empty prefix, package database and work directory in their places."""
+The path of the configuration is fixed in the scripts, so a run uses modified copies. Each client has a chroot: this system
+with an empty prefix, package database and work directory."""
 
 import re
 import shutil
 import socket
 from pathlib import Path
 
-# Kept from the configuration that pbulk installs are its programs.
+# The installed configuration, for the paths of programs.
 CONF = "etc/pbulk.conf"
 CHANGED = """
 master_mode=yes
@@ -38,8 +38,8 @@ mail=:
 
 
 class Pbulk:
-    """A run of it in a directory, with these clients: roots that they live in, or nothing, and then they are processes
-    that do without. In roots, work directories and temporary files can be in memory."""
+    """A run in a directory. `clients` are chroots, or empty strings for plain processes. In chroots, work directories and
+    temporary files can be in memory."""
 
     def __init__(self, tree, place, clients, limited=(), memory=False, **changes):
         self.tree, self.place, self.memory = tree, place, memory
@@ -69,9 +69,9 @@ class Pbulk:
         shutil.copytree(theirs, self.scripts)
         for path in self.scripts.iterdir():
             text = re.sub(r"(?m)^\. \S+/pbulk\.conf$", f". {self.place}/pbulk.conf", path.read_text())
-            # Behind that come summaries and digests of all packages, which is no part of building them.
+            # Skips summaries and digests after the build.
             text = re.sub(r"(?ms)^date '\+BUILD_END_ISO.*", "", text)
-            # A master that hears of a client before this script has ended may die of that.
+            # The master may crash if a client connects before this script has ended.
             text = re.sub(r"(?m)^(\s+)(chroot .*) &$", r"\1(sleep 0.2; \2) &", text)
             path.write_text(self.own_scripts(text))
 
@@ -82,8 +82,8 @@ class Pbulk:
         return str(self.installed / "bin" / name)
 
     def scan_command(self, output):
-        """Scans all that the tree names, with clients that are processes. What starts them ends after them, so that
-        what they cost is its own."""
+        """Returns a command that scans the whole tree with clients as plain processes, and waits for them, so that their CPU
+        time is included."""
         master_at = f"127.0.0.1:{self.ports['scan']}"
         program, make, ready = self.program("pbulk-scan"), self.make, self.place / "ready"
         self.script("say-ready", f": >{ready}\n")
@@ -104,7 +104,7 @@ class Pbulk:
         return str(path)
 
     def build_command(self):
-        """All phases, up to the last package. What is mounted goes with the last process."""
+        """Returns a command for all phases in a mount namespace of its own."""
         lines = ["set -e", "mount --make-rprivate /", *self.mounts(self.place / "own", "")]
         for root in self.clients:
             lines += [f"mkdir -p {root}", f"mount --bind / {root}"]
@@ -120,13 +120,13 @@ class Pbulk:
         return ["unshare", "--mount", self.script("whole", "\n".join([*lines, ""]))]
 
     def mounts(self, own, root):
-        """What is this client's own, so that nothing of the machine is lost."""
+        """Yields commands that mount private directories, which protect those of the machine."""
         for at in dict.fromkeys((self.settings["prefix"], self.settings["pkgdb"], self.settings["wrkobjdir"])):
             mode = "1777" if at == self.settings["wrkobjdir"] else "755"
             yield f"mkdir -p {at} && mkdir -p -m {mode} {own}{at} && mount --bind {own}{at} {root}{at}"
 
     def names(self, outcome):
-        """The packages that are noted in `success` or in `error`."""
+        """Returns the packages listed in `success` or in `error`."""
         path = self.loc / outcome
         return set(path.read_text().split()) if path.exists() else set()
 

@@ -1,9 +1,8 @@
-"""A real package tree that somebody has prepared, and pbulk beside it. Does not measure.
+"""A prepared package tree with pbulk.
 
-The tree is the directory that TANTO_PKGSRC names. There lie `bulk.toml`, with which `tanto bulk` builds it; `pbulk`, a
-prefix in which pkgtools/pbulk is installed; and `limited-list`, the directories of what can be built without a network.
-Nothing of it is written to but what bulk.toml says is emptied. For the tutorial (docs/pkgsrc-tutorial.md) TANTO_PKGSRC may
-also be a bare pkgsrc tree."""
+TANTO_PKGSRC names the directory. It contains `bulk.toml` for `tanto bulk`; `pbulk`, a prefix with pkgtools/pbulk; and
+`limited-list`, the directories that can be built without a network. Only directories that bulk.toml declares as emptied are
+written to. For the tutorial (docs/pkgsrc-tutorial.md), TANTO_PKGSRC may also be a bare pkgsrc tree."""
 
 import os
 import random
@@ -13,12 +12,12 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+# Seconds after which the mtime of a changed file is reliable.
 SETTLED = 0.3
 
 
 def find(place):
-    """The prepared tree, or None with the reason."""
+    """Returns the prepared tree, or None and the reason."""
     if not place:
         return None, "TANTO_PKGSRC names no prepared package tree"
     place = Path(place).resolve()
@@ -27,7 +26,7 @@ def find(place):
 
 
 def source(place):
-    """The pkgsrc tree itself, prepared or bare, or None with the reason."""
+    """Returns the pkgsrc tree, prepared or bare, or None and the reason."""
     tree, why = find(place)
     source = tree.source() if tree else Path(place or ".").resolve()
     if (source / "bootstrap/bootstrap").exists():
@@ -36,7 +35,7 @@ def source(place):
 
 
 class Tree:
-    """It, and the settings that come with it."""
+    """A prepared tree with its settings."""
 
     def __init__(self, place):
         self.place = place
@@ -51,14 +50,14 @@ class Tree:
         return [line for line in lines if line and not line.startswith("#")]
 
     def write_settings(self, directory, **changes):
-        """A bulk.toml for a run in that directory."""
+        """Writes a bulk.toml for a run in this directory."""
         own = {name: str(directory / name) for name in ("packages", "bulklog", "state")}
         path = directory / "bulk.toml"
         path.write_text("".join(f"{name} = {written(it)}\n" for name, it in {**self.settings, **own, **changes}.items()))
         return path
 
     def directories(self):
-        """All directories of packages that the tree names."""
+        """Yields all package directories of the tree."""
         for category in self.subdirs(self.source()):
             place = self.source() / category
             if place.is_dir():
@@ -69,8 +68,7 @@ class Tree:
         return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout.split()
 
     def sample(self, count, seed, into):
-        """A copy of the tree that names only so many of its directories, drawn at random. All files are there: hard
-        links, as far as the file system lets us."""
+        """Copies the tree with hard links, if possible, and lists only a random sample of its directories."""
         drawn = sorted(random.Random(seed).sample(sorted(self.directories()), count))
         shutil.rmtree(into, ignore_errors=True)
         shutil.copytree(self.source(), into, symlinks=True, copy_function=link)
@@ -96,13 +94,13 @@ def link(source, target):
 
 
 def replace_subdirs(makefile, names):
-    """The copy's Makefile is another file from here on."""
+    """Replaces the Makefile, which is a hard link."""
     kept = [line for line in makefile.read_text().splitlines() if not re.match(r"\s*SUBDIR\s*\+?=", line)]
     makefile.unlink()
     makefile.write_text("\n".join([*(f"SUBDIR+=\t{name}" for name in names), *kept, ""]))
 
 
 def records(path):
-    """The packages of a scan, in an order that does not depend on who was asked first. The last one may lack its end."""
+    """Returns the records of a scan in sorted order. The last one may lack its newline."""
     found = re.split(r"(?m)^(?=PKGNAME=)", path.read_text())
     return sorted(record.rstrip("\n") for record in found if record.strip())

@@ -1,5 +1,4 @@
-"""Which processes ran while something was measured, from whom they came and when: what perf saw. Does not know what they
-were for."""
+"""Processes started during a measurement, with parents and times, recorded by perf."""
 
 import re
 import shutil
@@ -18,7 +17,7 @@ FIELDS = {
 
 @dataclass
 class Process:
-    """Times are in seconds of CLOCK_MONOTONIC. `programs` are those that it became, with the times."""
+    """Times are seconds of CLOCK_MONOTONIC. `programs` are the executed files with their times."""
 
     begun: float
     parent: "Process" = None
@@ -36,7 +35,7 @@ class Process:
 
 
 def may_be_seen():
-    """perf is there, and may look at all of the machine."""
+    """Returns whether perf can record the whole machine."""
     if shutil.which("perf") is None:
         return False
     command = ["perf", "record", "-q", "-a", "-e", EVENTS, "-o", "/dev/null", "true"]
@@ -44,13 +43,13 @@ def may_be_seen():
 
 
 def recording(data, command):
-    """The command, watched."""
-    # What it looks up at the end otherwise takes seconds.
+    """Wraps a command in perf."""
+    # -B: looking up build ids at the end takes seconds.
     return [shutil.which("perf"), "record", "-q", "-B", "-a", "-k", "CLOCK_MONOTONIC", "-m", "4M", "-e", EVENTS, "-o", str(data), *command]
 
 
 def seen(data):
-    """All processes, in the order in which they began."""
+    """Returns all processes by start time."""
     reader = subprocess.Popen(["perf", "script", "-i", data], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     processes, alive = [], {}
 
@@ -63,12 +62,12 @@ def seen(data):
     for line in reader.stdout:
         if not (found := LINE.search(line)):
             continue
-        at, what = float(found[1]), found[2]
-        values = FIELDS[what].search(found[3])
-        if what == "fork":
+        at, event = float(found[1]), found[2]
+        values = FIELDS[event].search(found[3])
+        if event == "fork":
             alive[values[2]] = Process(at, known(values[1], at))
             processes.append(alive[values[2]])
-        elif what == "exec":
+        elif event == "exec":
             known(values[2], at).programs.append((at, values[1]))
         elif process := alive.pop(values[1], None):
             process.ended = at

@@ -1,7 +1,6 @@
-"""Packages that are made up, in pkg_install's format, and a sandbox into which they come as layers or by a real pkg_add.
-Does not measure.
+"""Synthetic packages in the format of pkg_install, and a sandbox to install them as layers or by pkg_add.
 
-The bootstrap kit, with pkg_add in it, is the one that a prepared tree's bulk.toml names."""
+The bootstrap kit with pkg_add is the one in bulk.toml of a prepared tree."""
 
 import io
 import platform
@@ -10,13 +9,13 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-# What pkg_add asks for.
+# Required by pkg_add.
 BUILD_INFO = f"OPSYS=Linux\nOS_VERSION={platform.release()}\nMACHINE_ARCH={platform.machine()}\nPKGTOOLS_VERSION=20091115\n"
 SCRIPT = '#!/bin/sh\n[ "$2" != POST-INSTALL ] || echo "$1" >"$PKG_PREFIX/share/$1.by-script"\n'
 
 
 class Made:
-    """A package: its files with their contents, links to what they lead to, and lines of its +CONTENTS."""
+    """A package: files with contents, links with targets, and lines of +CONTENTS."""
 
     def __init__(self, name, files=(), *, symlinks=(), hard_links=(), lines=(), script=None):
         self.name, self.files, self.script = name, dict(files), script
@@ -47,7 +46,7 @@ def add(archive, path, content, mode=0o644, kind=tarfile.REGTYPE, target=""):
 
 
 def one_of_each_kind():
-    """Packages that are installed in all the ways there are."""
+    """Yields a package for each kind of installation."""
     yield Made("plain-1.0", {"bin/plain": "#!/bin/sh\n", "share/doc/plain/README": "text\n"})
     deep = "/".join(["share", *("a-directory-with-a-long-name" for _ in range(8)), "file"])
     yield Made("long-1.0", {deep: "deep\n"}, lines=["@pkgdep plain>=1"])
@@ -61,7 +60,7 @@ def one_of_each_kind():
 
 
 def many(count, files=60):
-    """Packages that need each other, of which one in ten runs a script."""
+    """Yields packages with dependencies; one in ten runs a script."""
     for number in range(count):
         needed = sorted({number // 2, number // 3, number - 1} - {number, -1})
         own = {f"share/many{number}/{it}": f"{number} {it}\n" * 200 for it in range(files)}
@@ -70,7 +69,7 @@ def many(count, files=60):
 
 
 class Sandbox:
-    """A sandbox in a directory, with a real kit, beside a store of layers."""
+    """A sandbox in a directory, with a bootstrap kit and a store of layers."""
 
     def __init__(self, tanto, directory, settings):
         self.tanto, self.directory = tanto, directory
@@ -89,7 +88,7 @@ class Sandbox:
             (self.directory / "layers" / name).mkdir(parents=True)
 
     def plan(self):
-        """What is seen, as tanto-exec/src/sandbox/text.rs has it."""
+        """Yields the sandbox plan in the format of tanto-exec/src/sandbox/text.rs."""
         inside = lambda place: self.kit / place.lstrip("/")
         yield from (("own", "/var", "493"), ("own", "/tmp", "1023"), ("devices", "/dev"), ("look", "/etc", "/etc"))
         for name in ("/bin", "/lib", "/lib64", "/sbin"):
@@ -102,7 +101,7 @@ class Sandbox:
             yield "over", place, str(inside(place) if inside(place).is_dir() else self.directory / "nothing")
 
     def needs(self, named, deeper):
-        """As tanto-bulk/src/attempt/layers/mount_plan.rs has it."""
+        """Writes the dependencies in the format of tanto-bulk/src/attempt/layers/mount_plan.rs."""
         one = {
             "store": self.directory / "layers",
             "size": 0,
@@ -119,8 +118,8 @@ class Sandbox:
         return path
 
     def command(self, named, deeper, *, layers, then=":"):
-        """What mounts the sandbox, brings packages into it (as `layers`, or not, or None of them), and runs a line in it;
-        nothing is left of its mounts."""
+        """Returns a command that mounts the sandbox in a mount namespace, installs packages (`layers`: True for layers, False
+        for pkg_add, None for no packages), and runs a line in it."""
         enter = f"'{self.tanto}' bulk enter --place='{self.directory}/place'"
         told = f"--needs='{self.needs(named, deeper)}' " if layers else ""
         provide = f'{enter} {told}-- "$1"\n' if layers is not None else ""

@@ -1,5 +1,4 @@
-"""What is measured of sandboxes: the same real packages, built one after the other in each kind of them, and in none. Does
-not know what is done in them."""
+"""Builds of the same real packages in each kind of sandbox and in none, one at a time."""
 
 import os
 import shutil
@@ -14,7 +13,7 @@ from lib.scenarios import ENVIRONMENT
 from lib.timing import Entrant, Row, print_table, take_turns
 
 SANDBOXES = "sandboxes"
-# The first of the tree's list: small packages, most of whose time goes into many short processes.
+# The first directories of the list: small packages with many short processes.
 DIRECTORIES = 6
 ROUNDS = 3
 MEMORY, DISK = {"scratch_size": "4G"}, {"scratch_size": "0"}
@@ -27,14 +26,14 @@ KINDS = {
     "bind, written in memory": {"sandbox": "bind", **MEMORY},
     "tmpfs": {"sandbox": "tmpfs", "sandbox_root": str(TEMPLATE), **MEMORY},
 }
-# What of this machine is no part of a small system.
+# Not part of a small system.
 LARGE = ("share/doc", "share/man", "share/locale")
 
 
 def sandboxes(tanto, arguments, tree):
-    """Each kind builds the list from nothing; a copy of the system into memory is part of the whole."""
+    """Each kind builds the list from scratch, including a copy of the system into memory."""
     if os.geteuid() != 0:
-        print(f"\n{SANDBOXES}: skipped, for in a sandbox of an ordinary user there is but one user, and none is another build")
+        print(f"\n{SANDBOXES}: skipped: requires root")
         return {}
     make_template()
     entrants, medians = [], {}
@@ -45,7 +44,7 @@ def sandboxes(tanto, arguments, tree):
     rows = [it.row for it in entrants]
     print_table(f"{SANDBOXES}: {DIRECTORIES} directories, one at a time", rows)
     for label, seconds in medians.items():
-        print(f"{label:28}{statistics.median(seconds):7.3f} s a package (median)")
+        print(f"{label:28}{statistics.median(seconds):7.3f} s per package (median)")
     shutil.rmtree(TEMPLATE)
     shutil.rmtree(machine.PLACE / SANDBOXES)
     return {(SANDBOXES, row.label): row for row in rows}
@@ -63,7 +62,7 @@ def entrant(tanto, tree, place, label, settings, seconds):
             query = "SELECT ended_ms - began_ms FROM attempt WHERE outcome = 'done'"
             done = [took / 1e3 for (took,) in database.execute(query)]
         if not done:
-            raise SystemExit(f"{label}: nothing was built; {place}/bulklog says why")
+            raise SystemExit(f"{label}: nothing was built; see {place}/bulklog")
         seconds.extend(done)
 
     command = [tanto, "bulk", "build", "--config", str(place / "bulk.toml")]
@@ -71,7 +70,7 @@ def entrant(tanto, tree, place, label, settings, seconds):
 
 
 def make_template():
-    """A system without what packages of the list do not need. Hard links, where they can be."""
+    """Creates a small system for the packages of the list, with hard links if possible."""
     shutil.rmtree(TEMPLATE, ignore_errors=True)
     (TEMPLATE / "usr").mkdir(parents=True)
     for path in map(Path, ("/bin", "/sbin", "/lib", "/lib64", "/etc", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64")):

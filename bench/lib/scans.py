@@ -1,5 +1,4 @@
-"""What is measured of scans: of a sample of a real tree, by Tanto and by pbulk; of a whole one, twice. Does not know how
-either is run."""
+"""Scans of a sample of a real tree by Tanto and by pbulk, and of the whole tree by Tanto, twice."""
 
 import shutil
 import time
@@ -17,7 +16,7 @@ SCANNED = (0, 1)
 
 
 def scan(tanto, arguments, tree):
-    """Both scan the same directories, with their caches empty, and must say the same."""
+    """Both scan the same directories with empty caches and must produce equal records."""
     sample, place = machine.PLACE / "sample", machine.PLACE / "scan"
     drawn = tree.sample(DIRECTORIES, SEED, sample)
     shutil.rmtree(place, ignore_errors=True)
@@ -35,7 +34,7 @@ def scan(tanto, arguments, tree):
 
 
 def tanto_twice(tanto, tree, place, **changes):
-    """A first scan, and one in which nothing has changed. The second starts from the state of the first."""
+    """Returns a first scan, and one without changes that starts from its state."""
     config = tree.write_settings(place, limited_list="", **changes)
     output = place / "pscan"
     command = [tanto, "bulk", "scan", "--config", str(config), "--output", str(output)]
@@ -57,7 +56,7 @@ def tanto_twice(tanto, tree, place, **changes):
 
 
 def whole(tanto, arguments, tree):
-    """The whole tree: about 47 minutes of processor time, and then once more."""
+    """Scans the whole tree twice: about 47 minutes of CPU time."""
     place = machine.PLACE / "whole"
     place.mkdir(parents=True, exist_ok=True)
     first, again = tanto_twice(tanto, tree, place, scan_clients=CLIENTS)
@@ -71,8 +70,8 @@ def whole(tanto, arguments, tree):
 
 
 def same_records(ours, theirs):
-    """Apart from their order."""
+    """Compares records regardless of their order."""
     ours, theirs = pkgsrc.records(ours), pkgsrc.records(theirs)
-    print(f"{len(ours)} records of Tanto's, {len(theirs)} of pbulk's; {len(set(ours) ^ set(theirs))} differ", flush=True)
+    print(f"{len(ours)} records by Tanto, {len(theirs)} by pbulk; {len(set(ours) ^ set(theirs))} differ", flush=True)
     if ours != theirs:
-        raise SystemExit("the two do not say the same")
+        raise SystemExit("the records differ")

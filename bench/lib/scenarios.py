@@ -1,4 +1,4 @@
-"""The scenarios: builds that find nothing to do, and a tool, on the trees, by all programs in turns."""
+"""Scenarios: no-op builds and tools on the trees, alternating all programs."""
 
 import os
 import re
@@ -23,9 +23,9 @@ COLD_THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
 QUERIED = "obj/chrome/browser/component_0/target_20/libtarget_20.a"
 COMPILED = "obj/chrome/browser/component_0/target_20/target_20/source_file_0.o"
 TINY_TIMES = 20
-# With fewer, there is no floor worth a line.
+# With fewer stats, the floor is not shown.
 LEAST_STATS = 100
-# What else ninja counts as a stat of a node: its log and the directory of its log.
+# ninja also counts its log and the directory of its log as node stats.
 STATS_OF_LOGS = 2
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "TANTO_SNAPSHOT"}
@@ -34,7 +34,7 @@ WITHOUT = ENVIRONMENT | {"TANTO_SNAPSHOT": "off"}
 
 @dataclass(frozen=True)
 class Start:
-    """A build that can be measured: Tanto's command, its floor, and the peers with theirs."""
+    """A build to measure: Tanto's command, its floor, and the peers."""
 
     directory: Path
     command: list
@@ -42,10 +42,10 @@ class Start:
     peers: list
 
     def files(self):
-        return f"files to look at: {self.floor.count:,}"
+        return f"{self.floor.count:,} files to stat"
 
     def tanto(self):
-        """With a snapshot; without one yet, at a terminal and elsewhere; and with snapshots turned off."""
+        """Returns entrants with a snapshot; without one yet, on a terminal and without; and with snapshots disabled."""
 
         def forget():
             machine.forget(self.directory)
@@ -60,7 +60,7 @@ class Start:
 
 @dataclass
 class Bench:
-    """The programs and how often they run. `rows` is what came out, by scenario and label."""
+    """The programs and their numbers of runs. `rows` are the results by scenario and label."""
 
     trees: Trees
     tanto: Program
@@ -72,7 +72,7 @@ class Bench:
     rows: dict = field(default_factory=dict)
 
     def build(self, kind, target):
-        """Nothing to do, warm cache."""
+        """No-op build, warm cache."""
         start = self.ready(kind, target)
         ours = start.tanto()
         floors, floor_rows = [], []
@@ -82,12 +82,12 @@ class Bench:
             floors, floor_rows = [whole, by_path], [stats, whole.row, stats_by_path]
         take_turns(self.timed, self.runs, start.peers, [*ours, *floors], self.tanto_runs)
         size = snapshot_size(start.directory)
-        snapshot = f"{size / 1e6:.1f} MB of state" if size else "this Tanto has no snapshot, and loads text each time"
+        snapshot = f"{size / 1e6:.1f} MB of state" if size else "no snapshot"
         rows = [entrant.row for entrant in [*ours, *start.peers]] + floor_rows
         self.report(f"{kind} {target}", f"nothing to do, {start.files()}; {snapshot}", rows)
 
     def deps(self):
-        """-t deps: a deps log without the manifests that it belongs to."""
+        """-t deps: a deps log without its manifests."""
         directory = self.trees.directory("chromium")
         make_deps_alone(directory)
         entrants = [
@@ -101,7 +101,7 @@ class Bench:
         self.report("chromium deps", f"-t deps of one output; a deps log of {size / 1e6:.1f} MB, one edge", rows)
 
     def query(self):
-        """A tool that answers from the graph alone."""
+        """A tool that needs only the graph."""
         directory = self.trees.directory("chromium")
         warm_up_tanto(self.tanto.command("all"), directory)
         tool = ("-t", "query", QUERIED)
@@ -112,7 +112,7 @@ class Bench:
         self.report("chromium query", f"-t query {QUERIED}", [entrant.row for entrant in ours + peers])
 
     def tiny(self):
-        """Ten edges: little more than the program's own start."""
+        """Ten edges: mostly the start of the program."""
         entrants = []
         for program in [self.tanto, *self.peers]:
             entrant = Entrant(Row(program.name), [str(program.path)], self.trees.tiny(program.name), ENVIRONMENT)
@@ -128,7 +128,7 @@ class Bench:
         self.report("tiny", "ten edges, nothing to do", [entrant.row for entrant in entrants])
 
     def cold(self, kind, target):
-        """Nothing in memory but what the machine itself uses."""
+        """No-op build, empty page cache."""
         start = self.ready(kind, target)
         threads = COLD_THREADS if start.floor.count >= LEAST_STATS else ()
         floors = [start.floor.entrant(count, start.floor.in_order) for count in threads]
@@ -141,7 +141,7 @@ class Bench:
         self.report(f"{kind} {target}, cold", f"nothing to do, {start.files()}; nothing in the page cache", rows)
 
     def ready(self, kind, target):
-        """All have run once, and find nothing to do; the floor asks for what the reference asks for."""
+        """Runs all once, and checks that there is nothing to do and that the floor has as many stats as the reference."""
         directory, command = self.trees.directory(kind), self.tanto.command(target)
         floor = floor_of(f"{kind}-{self.trees.scale:g}-{target}", command, directory, ENVIRONMENT)
         peers = [peer for peer in self.entrants(directory, target) if finds_nothing(peer)]
@@ -153,9 +153,9 @@ class Bench:
         for peer in self.peers:
             yield Entrant(Row(peer.name), peer.command(*arguments), directory, ENVIRONMENT)
 
-    def report(self, scenario, what, rows):
+    def report(self, scenario, description, rows):
         scale = "" if scenario == "tiny" else f", scale {self.trees.scale:g}"
-        print_table(f"{scenario}{scale}: {what}", rows)
+        print_table(f"{scenario}{scale}: {description}", rows)
         self.rows.update(((scenario, row.label), row) for row in rows)
 
 
@@ -180,7 +180,7 @@ def deps_command(program):
 
 
 def make_deps_alone(directory):
-    """Manifests of one edge, with a copy of the deps log; one for each log version, as the programs append to theirs."""
+    """Creates a manifest of one edge with a copy of the deps log for each log version."""
     for state in ("v5", "v7"):
         place = directory / f".b/deps-{state}"
         place.mkdir(exist_ok=True)
@@ -189,34 +189,34 @@ def make_deps_alone(directory):
 
 
 def warm_up_tanto(command, directory):
-    """Two builds: the second may add to the snapshot of the first."""
+    """Builds twice: the second build may extend the snapshot of the first."""
     for _ in range(2):
         said = finds_nothing_to_do(command, directory, ENVIRONMENT)
         if said:
-            sys.exit(f"tanto in {directory}: the build that must find nothing to do says\n{said}")
+            sys.exit(f"tanto in {directory}: not a no-op build:\n{said}")
 
 
 def finds_nothing(entrant):
-    """Its files are in memory, and there is nothing to do. A peer that finds something is left out, and is told of."""
+    """Warms the cache. Excludes a peer whose build is not a no-op."""
     said = finds_nothing_to_do(entrant.command, entrant.directory, entrant.environment)
     if said:
-        print(f"{entrant.row.label} is left out: the build that must find nothing to do says\n{said}", flush=True)
+        print(f"{entrant.row.label} is excluded: not a no-op build:\n{said}", flush=True)
     return said is None
 
 
 def answers(entrant):
     ended = subprocess.run(entrant.command, cwd=entrant.directory, capture_output=True, text=True)
     if ended.returncode != 0:
-        print(f"{entrant.row.label} is left out: {(ended.stdout + ended.stderr)[-1000:]}", flush=True)
+        print(f"{entrant.row.label} is excluded: {(ended.stdout + ended.stderr)[-1000:]}", flush=True)
     return ended.returncode == 0
 
 
 def check_count(reference, stats):
-    """Is the floor about the same stats as the reference's dirty check?"""
+    """Checks that the floor has as many stats as the dirty check of the reference."""
     told = subprocess.run([*reference.command, "-d", "stats"], cwd=reference.directory, capture_output=True, text=True)
     counted = re.search(r"^node stat\s+(\d+)", told.stdout, re.M)
     if not counted or abs(int(counted[1]) - stats - STATS_OF_LOGS) > 1:
-        sys.exit(f"the floor has {stats} stats, and {reference.row.label} says\n{told.stdout}")
+        sys.exit(f"the floor has {stats} stats, unlike {reference.row.label}:\n{told.stdout}")
 
 
 def snapshot_size(directory):

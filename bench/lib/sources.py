@@ -1,11 +1,11 @@
-"""Real projects to build: Debian's source packages. Does not know what is measured with them."""
+"""Debian source packages as projects to build."""
 
 import subprocess
 import sys
 
 from lib import machine
 
-# A list of packages of our own: that of the machine hardly ever names sources.
+# The package lists of the machine rarely include sources.
 LIST = """Types: deb-src
 URIs: http://deb.debian.org/debian
 Suites: bookworm
@@ -15,8 +15,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 
 def debian(package, within=".", only_that=False):
-    """The directory of a package's unpacked sources; `within` is a path in it that has to be there, and all of it that is
-    unpacked if the rest is too large."""
+    """Returns the path `within` the unpacked sources of a package; with `only_that`, unpacks nothing else."""
     place = machine.PLACE / "sources"
     found = sorted(place.glob(f"{package}-*/{within}"))
     if not found:
@@ -25,15 +24,15 @@ def debian(package, within=".", only_that=False):
         (place / "debian.sources").write_text(LIST)
         settings = ("Etc::sourcelist=/dev/null", f"Etc::sourceparts={place}", f"State::lists={place}/lists")
         apt = ["apt-get", "-qq", *(f"-oDir::{setting}" for setting in settings)]
-        for what in (["update"], ["source", *(["--download-only"] if only_that else []), package]):
-            done = subprocess.run([*apt, *what], cwd=place, stdout=subprocess.DEVNULL)
+        for arguments in (["update"], ["source", *(["--download-only"] if only_that else []), package]):
+            done = subprocess.run([*apt, *arguments], cwd=place, stdout=subprocess.DEVNULL)
             if done.returncode != 0:
-                sys.exit(f"apt-get could not get the sources of {package}: is there a network?")
+                sys.exit(f"apt-get failed to download the sources of {package}; a network is required")
         if only_that:
             unpack(place, package, within)
         found = sorted(place.glob(f"{package}-*/{within}"))
     if not found:
-        sys.exit(f"the sources of {package} have no {within}")
+        sys.exit(f"no {within} in the sources of {package}")
     return found[-1]
 
 

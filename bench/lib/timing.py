@@ -1,4 +1,4 @@
-"""Runs a program again and again, and keeps what each run took. Does not know what the program does."""
+"""Runs programs repeatedly and records their times and memory."""
 
 import random
 import statistics
@@ -14,22 +14,22 @@ OUTPUT = PLACE / "output"
 
 @dataclass
 class Row:
-    """A line of a table: what the runs took, in ms, and their peak memory, in bytes."""
+    """A line of a table: times in ms and peak memory in bytes of each run."""
 
     label: str
     wall: list = field(default_factory=list)
     cpu: list = field(default_factory=list)
     peak: list = field(default_factory=list)
 
-    def median(self, what):
-        """Of `wall`, `cpu` or `peak`; None if that was not measured."""
-        values = getattr(self, what)
+    def median(self, metric):
+        """Returns the median of `wall`, `cpu` or `peak`; None if not measured."""
+        values = getattr(self, metric)
         return statistics.median(values) if values else None
 
 
 @dataclass
 class Entrant:
-    """A command that is measured. `before` and `after` are no part of what it takes. It ends with a code of `ends`."""
+    """A command to measure. `before` and `after` are not measured. Its exit code must be in `ends`."""
 
     row: Row
     command: list
@@ -49,7 +49,7 @@ class Entrant:
             raise SystemExit(told.stderr)
         wall, user, system, peak, status = map(int, told.stdout.split())
         if status not in self.ends:
-            raise SystemExit(f"{self.row.label} ended with {status}:\n{OUTPUT.read_text(errors='replace')[-1000:]}")
+            raise SystemExit(f"{self.row.label}: exit code {status}:\n{OUTPUT.read_text(errors='replace')[-1000:]}")
         self.row.wall.append(wall / 1e6)
         self.row.cpu.append((user + system) / 1e3)
         self.row.peak.append(peak * 1024)
@@ -57,8 +57,8 @@ class Entrant:
 
 
 def take_turns(timed, rounds, pacers, others, repeats):
-    """Runs each of the `pacers` once a round, and between two of them all `others`, `repeats` times. The order is
-    shuffled each time: what ran before a short run costs it up to a tenth."""
+    """Runs each of the `pacers` once per round, and all `others` `repeats` times between two of them. The order is shuffled,
+    because the previous program affects short runs by up to a tenth."""
     shuffled = random.Random(1)
     for _ in range(rounds):
         for pacer in shuffled.sample(pacers, len(pacers)):
@@ -73,14 +73,14 @@ def figure(value, wide, digits):
 
 
 def print_table(title, rows):
-    """Medians, and how many times the first row's each is."""
+    """Prints medians and their ratios to the first row."""
     print(f"\n{title}")
     wide = max(len(row.label) for row in rows)
     print(f"{'':{wide}}{'runs':>6}{'wall ms':>12}{'ratio':>9}{'user+sys ms':>14}{'ratio':>9}{'peak MB':>10}")
     for row in rows:
         columns = [f"{row.label:{wide}}{len(row.wall):6}"]
-        for what, its_wide in (("wall", 12), ("cpu", 14)):
-            its, first = row.median(what), rows[0].median(what)
+        for metric, its_wide in (("wall", 12), ("cpu", 14)):
+            its, first = row.median(metric), rows[0].median(metric)
             columns.append(figure(its, its_wide, 2) + figure(its / first if its and first else None, 9, 2))
         peak = row.median("peak")
         columns.append(figure(peak and peak / 1e6, 10, 1))

@@ -1,4 +1,4 @@
-"""The synthetic trees: writes those that are missing with bench/trees, and returns where their builds start."""
+"""The synthetic trees of bench/trees, written if missing."""
 
 import os
 import subprocess
@@ -12,18 +12,18 @@ GENERATOR = ROOT / "target/release/tanto-trees"
 
 @dataclass(frozen=True)
 class Trees:
-    """Large trees lie in `place`, each named by its kind and its scale: aosp-0.1."""
+    """Large trees in `place`, named by kind and scale, such as aosp-0.1."""
 
     place: Path
     scale: float
 
     def directory(self, kind):
-        """Where a build of `aosp` or `chromium` is started."""
+        """Returns the build directory of `aosp` or `chromium`."""
         tree = self._at(self.place / f"{kind}-{self.scale:g}", kind, "--scale", str(self.scale))
         return tree / "out/Default" if kind == "chromium" else tree
 
     def tiny(self, program):
-        """Ten edges, a tree for each program: its commands are run."""
+        """Returns a tree of ten edges for one program."""
         return self._at(PLACE / f"tiny-{program.replace(' ', '-').replace('/', '-')}", "tiny")
 
     def _at(self, tree, *making):
@@ -37,8 +37,8 @@ class Trees:
 
 
 def add_arguments(parser):
-    parser.add_argument("--scale", type=float, default=0.1, help="of the large trees (0.1); 1 is AOSP's, 4 GB")
-    parser.add_argument("--trees", type=Path, default=PLACE, help="where they are, or are made (target/bench)")
+    parser.add_argument("--scale", type=float, default=0.1, help="scale of the large trees (0.1); 1 is the size of AOSP, 4 GB")
+    parser.add_argument("--trees", type=Path, default=PLACE, help="directory of the trees (target/bench)")
 
 
 def from_arguments(arguments):
