@@ -132,7 +132,7 @@ def short_of_memory(tanto, directory):
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     if not can_shut_in(None):
-        print("admission: skipped, for this machine lets us make no sandbox, and so not two packages at a time")
+        print("admission: skipped, this machine cannot create a sandbox, and so not two packages at a time")
         return
     with tempfile.TemporaryDirectory() as directory:
         place = Gate(tanto, Path(directory))

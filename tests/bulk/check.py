@@ -138,7 +138,7 @@ def again(tree):
     wanted = [name for name in before if name != LIBONE]
     same = [name for name in wanted if tree.times()[name] == before[name]]
     assert not same, f"{same} were not built again"
-    assert "--again was said" in tree.run("why", TOOL)
+    assert "--again was given" in tree.run("why", TOOL)
     assert tree.built() == []
     print("ok again: all is built again where that is wanted, also after a kill")
 

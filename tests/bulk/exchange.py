@@ -86,13 +86,13 @@ def configuration(place):
     conf, toml = place.directory / "pbulk.conf", place.directory / "new.toml"
     conf.write_text("base=/usr/pkg\nprefix=${base}\npkg_add=${base}/sbin/pkg_add\nkeep_wrkdir=yes\nmaster_mode=yes\nsync_package() { :; }\n")
     told = place.run("import", "pbulk.conf", "--config", "new.toml")
-    assert "not taken over: master_mode (" in told and "not taken over: sync_package (" in told, told
+    assert "not converted: master_mode (" in told and "not converted: sync_package (" in told, told
     assert "new.toml: written from pbulk.conf\n" in told, told
     lines = toml.read_text().splitlines()
     assert {'prefix = "/usr/pkg"', 'pkg_add = "/usr/pkg/sbin/pkg_add"', "keep_wrkdir = true"} <= set(lines), lines
-    assert "new.toml is there already: move it away" in place.error("import", "pbulk.conf", "--config", "new.toml")
+    assert "new.toml exists: move it away" in place.error("import", "pbulk.conf", "--config", "new.toml")
     conf.write_text("prefix=\"/usr\n")
-    assert "pbulk.conf cannot be read as pbulk reads it" in place.error("import", "pbulk.conf", "--config", "other.toml")
+    assert "pbulk.conf: /bin/sh, which pbulk reads it with, failed" in place.error("import", "pbulk.conf", "--config", "other.toml")
     print("ok configuration: what pbulk.conf says is in bulk.toml, and what it cannot say is told")
 
 

@@ -74,7 +74,7 @@ def build(place, *names):
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     if not can_shut_in(None):
-        print("memory: skipped, for this machine lets us make no sandbox")
+        print("memory: skipped, this machine cannot create a sandbox")
         return
     with tempfile.TemporaryDirectory() as directory:
         place = Place(tanto, Path(directory), (), SETTINGS)

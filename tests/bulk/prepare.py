@@ -17,7 +17,7 @@ from place import Place, can_shut_in
 
 # Somebody who is nobody on this machine.
 USER = 61234
-LEFT = "an earlier build has left something: "
+LEFT = "cleaning up after a killed build: "
 
 
 def below(directory):
@@ -87,18 +87,18 @@ def in_the_machine(tanto, directory):
     (directory / "list").write_text("trouble/restricted\n")
     said = builds(place)
     assert len(said) == 4, said
-    assert said[0].startswith("ended what it was doing: ") and "cat" in said[0], said
-    assert said[1] == f"removed a package that is not whole, {directory}/packages/All/.tanto-tool-1.new", said
-    assert said[2] == f"removed a distfile that is not whole, {directory}/distfiles/sub/.tanto-1.new", said
+    assert said[0].startswith("ended processes: ") and "cat" in said[0], said
+    assert said[1] == f"removed the partial package {directory}/packages/All/.tanto-tool-1.new", said
+    assert said[2] == f"removed the partial distfile {directory}/distfiles/sub/.tanto-1.new", said
     assert (directory / "distfiles/patch.7.new").exists() and others.exists()
     assert said[3] == f"removed the work directory of deadlock-1, {work}", said
     assert not below(directory) and not work.exists() and place.packages() == ["restricted-1"]
     assert not builds(place), "that was all"
     brought.close()
-    assert builds(place) == [f"removed a distfile that is not whole, {others}"], "nobody brings it any more"
+    assert builds(place) == [f"removed the partial distfile {others}"], "nobody brings it any more"
     (directory / "state/works/odd-1").write_text(f"{directory}\n")
     said = builds(place)
-    assert len(said) == 1 and said[0].startswith(f"the work directory of odd-1, {directory}, which stays: "), said
+    assert len(said) == 1 and said[0].startswith(f"cannot remove the work directory of odd-1, {directory}: "), said
     print("ok preparation: what a killed build has left in the machine is ended, removed and told")
 
 
@@ -143,7 +143,7 @@ def in_a_sandbox(tanto, directory, user, in_memory):
     kill(place, lambda: is_in(place, "build") if in_memory else any(scratch.glob("*/trouble/deadlock/src/a")))
     (directory / "list").write_text("trouble/restricted\n")
     said = builds(place)
-    assert said[-1] == f"removed what was written in a sandbox, {directory}/state/clients", said
+    assert said[-1] == f"removed the files of a sandbox, {directory}/state/clients", said
     assert not below(directory), f"{below(directory)} live on"
     assert not builds(place), "that was all"
     assert str(directory) not in Path("/proc/self/mountinfo").read_text(), "something is still mounted"

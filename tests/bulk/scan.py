@@ -217,7 +217,7 @@ def nothing_there(tree):
     assert told.returncode == 1 and "client_prepare_chroot" in told.stderr, told
     tree.configure(client_prepare_chroot='""')
     told = tree.run("scan")
-    assert "client_prepare_chroot" not in told.stderr and "has left something" not in told.stderr, told
+    assert "client_prepare_chroot" not in told.stderr and "cleaning up" not in told.stderr, told
     print("ok a scan that cannot begin says why, and leaves nothing")
 
 
@@ -227,7 +227,7 @@ def refused(tree):
     command = ["unshare", "--user", "--map-root-user", "sh", "-c", line, tree.tanto]
     told = subprocess.run(command, cwd=tree.directory, env=tree.environment, capture_output=True, text=True, check=False)
     why = told.stdout + told.stderr
-    assert told.returncode == 1 and "lets us make no sandbox" in why and 'sandbox = "none"' in why, why
+    assert told.returncode == 1 and "cannot create a sandbox" in why and 'sandbox = "none"' in why, why
     print("ok without namespaces it is said what to do")
 
 
@@ -242,7 +242,7 @@ def main():
     answers = []
     for sandbox in ("none", "overlay", "bind"):
         if sandbox != "none" and not can_shut_in():
-            print(f"{sandbox}: skipped, for this machine lets us make no sandboxes")
+            print(f"{sandbox}: skipped, this machine cannot create sandboxes")
             continue
         print(f"sandbox = {sandbox}")
         with tempfile.TemporaryDirectory() as directory:

@@ -97,7 +97,7 @@ fn main() -> ExitCode {
 
 fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> Result<String, String> {
     let text = std::fs::read(resolved).map_err(|error| format!("{resolved}: {error}"))?;
-    let records = records::read(&text).map_err(|bad| format!("{resolved}:{}: {}", bad.line, bad.why.told()))?;
+    let records = records::read(&text).map_err(|error| format!("{resolved}:{error}"))?;
     let depends = depends_of(&records).map_err(|_| format!("{resolved}: something that is needed is not there"))?;
     let plan = Plan::new(&records, &depends).map_err(|bad| format!("{bad:?}"))?;
     let mut store = Database::open(&directory.join("db")).map_err(|error| error.to_string())?;

@@ -2,6 +2,7 @@
 //! is, nor who obeys.
 
 mod keys;
+pub mod pbulk;
 mod read;
 mod stage;
 mod write;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tanto_exec::job::ResourceLimits;
 
 pub use self::keys::{KEYS, Key};
-pub use self::read::{Why, Wrong};
+pub use self::read::{ConfigError, ConfigProblem};
 pub use self::stage::Stage;
 
 /// What `sandbox` says if there is to be none.
@@ -291,7 +292,7 @@ impl Default for Config {
 
 impl Config {
     /// Reads a file's text. Relative paths are taken from `dir`, which is absolute.
-    pub fn read(text: &str, dir: &Path) -> Result<Config, Wrong> {
+    pub fn read(text: &str, dir: &Path) -> Result<Config, ConfigError> {
         let mut config = read::read(text)?;
         config.settle(dir);
         Ok(config)
@@ -305,6 +306,11 @@ impl Config {
     /// When a command of this stage (or of `scan`) is ended.
     pub fn limits(&self, stage: &str) -> Limits {
         self.stages.get(stage).copied().unwrap_or(self.limits)
+    }
+
+    /// The directory `meta` beside the logs.
+    pub fn meta_dir(&self) -> PathBuf {
+        Path::new(&self.bulklog).join("meta")
     }
 
     /// The file with the settings of the tree that MAKECONF names.
@@ -331,7 +337,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Config, (usize, String)> {
-        Config::read(text, Path::new("/here")).map_err(|wrong| (wrong.at, wrong.why.told()))
+        Config::read(text, Path::new("/here")).map_err(|wrong| (wrong.at, wrong.problem.to_string()))
     }
 
     #[test]

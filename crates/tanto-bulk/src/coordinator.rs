@@ -2,19 +2,30 @@
 //! failed. Does not know how a command is run, nor what the database does with what it is told.
 
 pub mod books;
+pub mod bulk_build;
 mod clients;
 pub mod control_socket;
+pub mod debug_shell;
 pub mod explain;
 pub mod frontend;
 pub mod needs;
 pub mod offline;
+pub mod pbulk_files;
+mod phase_file;
+pub mod phases;
 pub mod plan;
+pub mod prepare;
+pub mod queries;
+pub mod requests;
+mod resume;
 pub mod simulate;
 pub mod sources;
 pub mod state;
+pub mod state_dir;
 pub mod up_to_date;
 
 use std::cell::RefCell;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, View};
@@ -28,7 +39,7 @@ use tanto_record::database::journal::Journal;
 use self::books::{Books, Opening};
 use self::control_socket::Desk;
 use self::frontend::Packages;
-use self::plan::{Bad, Plan};
+use self::plan::{Plan, PlanError};
 use self::sources::Sources;
 use self::state::State;
 use crate::attempt::build_settings::Site;
@@ -56,7 +67,7 @@ pub struct Build<'a> {
 impl Build<'_> {
     /// Builds all that is open, the most urgent first by what each package is expected to take, in milliseconds. The
     /// journal has not ended then.
-    pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), Bad> {
+    pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), PlanError> {
         let mut schedule = plan.schedule(times)?;
         let Build { site, runner, view, clock, epoch_ms, desk, sources, sampler } = self;
         for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
@@ -84,4 +95,10 @@ impl Build<'_> {
         let (plan, journal) = books.into_inner().close();
         Ok((verdict, plan, journal))
     }
+}
+
+/// The time in milliseconds since 1970.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -160,7 +160,7 @@ impl PackageFiles<'_> {
         let verdict = match metadata {
             _ if !is_full => Ok(Vec::new()),
             Ok(metadata) => verdict(&metadata, packages, it, files),
-            Err(bad) => Err(bad.told()),
+            Err(error) => Err(error.to_string()),
         };
         Inspection { written_ns: Some(written_ns), verdict, fingerprint }
     }

@@ -4,6 +4,7 @@
 pub mod attempt;
 pub mod config;
 pub mod coordinator;
+pub mod error;
 pub mod estimate;
 pub mod freshness;
 pub mod package;

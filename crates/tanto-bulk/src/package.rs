@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod digest;
+pub mod input_file;
 pub mod name;
 pub mod options;
 pub mod pattern;

@@ -1,31 +1,32 @@
-//! Packages that others may have: which of them, and what is told of them all. Does not know how they get to a server.
+//! Publishing: which packages, their signatures, their list and the reports.
 
 pub mod list;
+pub mod publication;
 pub mod selection;
 pub mod sign;
 pub mod summary;
+mod upload;
 
 use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use list::Listed;
-
+use self::list::Listed;
 use crate::package::ALL;
 use crate::package::digest::sha512;
 
-/// What each package says of itself, in `All`.
+/// The metadata of all packages, in `All`.
 pub const SUMMARY: &str = "pkg_summary.gz";
 /// Digests of all files, beside `All`.
 pub const DIGESTS: &str = "SHA512.gz";
 
-/// What `pkg_summary.gz` holds.
+/// Makes the content of `pkg_summary.gz`.
 pub fn summary(listed: &[Listed]) -> io::Result<Vec<u8>> {
     packed(listed.iter().map(|it| &it.summary[..]))
 }
 
-/// What `SHA512.gz` holds, of the packages and of this summary.
+/// Makes the content of `SHA512.gz`, for the packages and the summary.
 pub fn digests(listed: &[Listed], summary: &[u8]) -> io::Result<Vec<u8>> {
     let line = |file: &str, digest: &str| format!("SHA512 ({ALL}/{file}) = {digest}\n");
     let mut lines: Vec<String> = listed.iter().map(|it| line(&it.file, &it.digest)).collect();
@@ -34,7 +35,7 @@ pub fn digests(listed: &[Listed], summary: &[u8]) -> io::Result<Vec<u8>> {
     packed(lines.iter().map(String::as_bytes))
 }
 
-/// As gzip packs it; the same each time.
+/// Compresses with gzip, reproducibly.
 pub fn packed<'t>(parts: impl Iterator<Item = &'t [u8]>) -> io::Result<Vec<u8>> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     for part in parts {

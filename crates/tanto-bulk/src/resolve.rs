@@ -3,15 +3,18 @@
 
 mod cycle;
 mod index;
+pub mod messages;
+pub mod meta_dir;
 mod nearest;
 #[cfg(test)]
 mod tests;
 
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
+use thiserror::Error;
 
 use crate::package::name::Name;
-use crate::package::pattern::{self, Pattern};
+use crate::package::pattern::{Pattern, PatternError};
 use crate::package::records::Record;
 
 use index::Index;
@@ -129,22 +132,22 @@ impl<'t> Resolution<'t> {
     }
 }
 
-/// A package that a resolved scan names and does not have.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unknown<'t> {
-    /// What needs it.
+/// A dependency that a resolved scan does not contain.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{} needs {}, which is missing", String::from_utf8_lossy(.name), String::from_utf8_lossy(.needs))]
+pub struct UnknownDependency<'t> {
     pub name: &'t [u8],
-    /// Its name.
     pub needs: &'t [u8],
 }
 
-/// What each package of a resolved scan needs, as its DEPENDS says.
-pub fn depends_of<'t>(records: &[Record<'t>]) -> Result<Vec<Vec<Package>>, Unknown<'t>> {
+/// Reads the dependencies of a resolved scan from DEPENDS.
+pub fn depends_of<'t>(records: &[Record<'t>]) -> Result<Vec<Vec<Package>>, UnknownDependency<'t>> {
     let mut places: HashMap<&[u8], Package, RandomState> = HashMap::default();
     for (package, record) in (0..).zip(records) {
         places.entry(record.name).or_insert(package);
     }
-    let place = |record: &Record<'t>, needs| places.get(needs).copied().ok_or(Unknown { name: record.name, needs });
+    let place =
+        |record: &Record<'t>, needs| places.get(needs).copied().ok_or(UnknownDependency { name: record.name, needs });
     let words = |list: &'t [u8]| list.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
     let of = |record: &Record<'t>| {
         record.value("DEPENDS").into_iter().flat_map(words).map(|word| place(record, word)).collect()
@@ -181,7 +184,7 @@ struct Resolver<'t, 'a> {
     records: &'a [Record<'t>],
     names: &'a [Name<'t>],
     index: Index,
-    known: HashMap<&'t [u8], Result<Known, pattern::Bad>, RandomState>,
+    known: HashMap<&'t [u8], Result<Known, PatternError>, RandomState>,
     packages: Vec<Resolved>,
     findings: Vec<Finding<'t>>,
 }
@@ -280,7 +283,7 @@ impl<'t> Resolver<'t, '_> {
 }
 
 impl Known {
-    fn new(text: &[u8], names: &[Name<'_>], index: &Index) -> Result<Known, pattern::Bad> {
+    fn new(text: &[u8], names: &[Name<'_>], index: &Index) -> Result<Known, PatternError> {
         let pattern = Pattern::parse(text)?;
         let best = index.best(&pattern, names);
         Ok(Known { pattern, best })

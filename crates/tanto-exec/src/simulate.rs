@@ -1,7 +1,5 @@
 //! Simulated builds: a schedule against a virtual clock. Each command takes its expected time.
 
-pub mod shared;
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

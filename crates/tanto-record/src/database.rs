@@ -58,6 +58,8 @@ fn is_foreign(error: &rusqlite::Error) -> bool {
     )
 }
 
+impl std::error::Error for DatabaseError {}
+
 impl std::fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

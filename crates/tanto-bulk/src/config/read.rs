@@ -1,44 +1,31 @@
 //! A file's text becomes settings. Does not know how an error is shown.
 
+use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{DISK_LIMIT, Field, KEYS, Key, OF_STAGES};
 use super::{Config, Limits, NO_SANDBOX, SandboxKind, Scratch, Stage};
 
-/// What is wrong with a file.
+/// An error in a configuration file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wrong {
-    /// From which byte on.
+pub struct ConfigError {
+    /// The byte offset.
     pub at: usize,
-    /// What.
-    pub why: Why,
+    pub problem: ConfigProblem,
 }
 
-/// What can be wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// There is no such thing.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum ConfigProblem {
+    #[error("unknown {kind} '{name}'")]
     Unknown {
-        /// A key or a stage.
-        what: &'static str,
-        /// As it stands there.
+        /// `key` or `stage`.
+        kind: &'static str,
         name: String,
-        /// What there is.
         known: Vec<&'static str>,
     },
-    /// In words.
-    Told(String),
-}
-
-impl Why {
-    /// For a user, who may also be told what comes near.
-    pub fn told(&self) -> String {
-        match self {
-            Why::Unknown { what, name, .. } => format!("unknown {what} '{name}'"),
-            Why::Told(text) => text.clone(),
-        }
-    }
+    #[error("{0}")]
+    Message(String),
 }
 
 const MOST: usize = 4096;
@@ -47,10 +34,10 @@ const ENVIRONMENT: &str = "environment";
 /// Each of these has limits too, though no package goes through it.
 const SCAN: &str = "scan";
 
-pub(super) fn read(text: &str) -> Result<Config, Wrong> {
+pub(super) fn read(text: &str) -> Result<Config, ConfigError> {
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(text.len(), |span| span.start);
-        Wrong { at, why: Why::Told(error.message().to_owned()) }
+        ConfigError { at, problem: ConfigProblem::Message(error.message().to_owned()) }
     })?;
     let mut config = Config::default();
     let mut own = None;
@@ -77,16 +64,16 @@ fn sorted<'a, 't>(table: &'a DeTable<'t>) -> Vec<(&'a Name<'t>, &'a Value<'t>)> 
     pairs
 }
 
-fn unknown(what: &'static str, name: &Name<'_>, known: impl Iterator<Item = &'static str>) -> Wrong {
+fn unknown(kind: &'static str, name: &Name<'_>, known: impl Iterator<Item = &'static str>) -> ConfigError {
     let text = name.get_ref().clone().into_owned();
-    Wrong { at: name.span().start, why: Why::Unknown { what, name: text, known: known.collect() } }
+    ConfigError { at: name.span().start, problem: ConfigProblem::Unknown { kind, name: text, known: known.collect() } }
 }
 
-fn wrong(value: &Value<'_>, why: &str) -> Wrong {
-    Wrong { at: value.span().start, why: Why::Told(why.to_owned()) }
+fn wrong(value: &Value<'_>, why: &str) -> ConfigError {
+    ConfigError { at: value.span().start, problem: ConfigProblem::Message(why.to_owned()) }
 }
 
-fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> {
+fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigError> {
     match key.field {
         Field::Path(field) | Field::Program(field) => {
             let said = text(value)?;
@@ -115,19 +102,19 @@ fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), Wrong> 
     Ok(())
 }
 
-fn text(value: &Value<'_>) -> Result<String, Wrong> {
+fn text(value: &Value<'_>) -> Result<String, ConfigError> {
     let text = value.get_ref().as_str().ok_or_else(|| wrong(value, "expected a text in quotes"))?;
     if text.contains('\0') { Err(wrong(value, "a text holds no NUL")) } else { Ok(text.to_owned()) }
 }
 
-fn count(value: &Value<'_>) -> Result<usize, Wrong> {
+fn count(value: &Value<'_>) -> Result<usize, ConfigError> {
     let number = value.get_ref().as_integer();
     let number = number.and_then(|it| usize::from_str_radix(it.as_str(), it.radix()).ok());
     number.filter(|&it| it <= MOST).ok_or_else(|| wrong(value, &format!("expected a number from 0 to {MOST}")))
 }
 
 /// Milliseconds; `None` for no limit.
-fn time(value: &Value<'_>) -> Result<Option<i64>, Wrong> {
+fn time(value: &Value<'_>) -> Result<Option<i64>, ConfigError> {
     let bad = || wrong(value, "expected a time such as \"90s\" or \"1h30m\", \"0\" for none");
     let text = value.get_ref().as_str().ok_or_else(bad)?;
     let ms = milliseconds(text).ok_or_else(bad)?;
@@ -140,7 +127,7 @@ pub(super) const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
 /// As much as there is room for.
 pub(super) const AUTO: &str = "auto";
 
-fn scratch(value: &Value<'_>) -> Result<Scratch, Wrong> {
+fn scratch(value: &Value<'_>) -> Result<Scratch, ConfigError> {
     if value.get_ref().as_str() == Some(AUTO) {
         return Ok(Scratch::Auto);
     }
@@ -149,7 +136,7 @@ fn scratch(value: &Value<'_>) -> Result<Scratch, Wrong> {
 }
 
 /// Bytes; `None` for no limit.
-fn size(value: &Value<'_>) -> Result<Option<u64>, Wrong> {
+fn size(value: &Value<'_>) -> Result<Option<u64>, ConfigError> {
     let bad = || wrong(value, "expected a size such as \"512M\" or \"8G\", \"0\" for none");
     let text = value.get_ref().as_str().ok_or_else(bad)?;
     let bytes = if text == "0" { 0 } else { bytes(text).ok_or_else(bad)? };
@@ -183,21 +170,21 @@ fn milliseconds(text: &str) -> Option<i64> {
     (!text.is_empty()).then_some(sum)
 }
 
-fn environment(config: &mut Config, value: &Value<'_>) -> Result<(), Wrong> {
+fn environment(config: &mut Config, value: &Value<'_>) -> Result<(), ConfigError> {
     let table = value.get_ref().as_table().ok_or_else(|| wrong(value, "expected a table [environment]"))?;
     for (name, value) in sorted(table) {
         let is_name = |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
         let text_of = name.get_ref().as_ref();
         if !is_name(text_of) || text_of.is_empty() || text_of.starts_with(|it: char| it.is_ascii_digit()) {
             let why = "a variable's name has letters, digits and '_' only".to_owned();
-            return Err(Wrong { at: name.span().start, why: Why::Told(why) });
+            return Err(ConfigError { at: name.span().start, problem: ConfigProblem::Message(why) });
         }
         config.environment.insert(text_of.to_owned(), text(value)?);
     }
     Ok(())
 }
 
-fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), Wrong> {
+fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), ConfigError> {
     let none = |value| wrong(value, "expected a table [stage.NAME]");
     let names = || Stage::ALL.into_iter().map(Stage::name).chain([SCAN]);
     for (name, value) in sorted(value.get_ref().as_table().ok_or_else(|| none(value))?) {
@@ -211,7 +198,7 @@ fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), Wrong> {
 }
 
 /// Those of a stage, all others being as they are for all stages.
-fn limits(config: &Config, stage: &str, table: &DeTable<'_>) -> Result<Limits, Wrong> {
+fn limits(config: &Config, stage: &str, table: &DeTable<'_>) -> Result<Limits, ConfigError> {
     let writes = Stage::ALL.into_iter().any(|it| it.name() == stage && it.writes());
     let known = || OF_STAGES.into_iter().filter(move |&key| writes || key != DISK_LIMIT);
     let mut own = config.clone();

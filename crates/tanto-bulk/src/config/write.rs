@@ -43,7 +43,7 @@ pub(super) fn text(config: &Config) -> String {
 }
 
 /// What must be escaped in a text of one line.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for it in text.chars() {
         match it {

@@ -7,10 +7,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_record::database::{self, Change};
+use thiserror::Error;
 
 use super::needs::Needs;
 use super::simulate;
 use super::state::{Exclusion, MACHINE, PackageState, State, StateRecord};
+use crate::error::BulkError;
 use crate::estimate::Estimate;
 use crate::freshness::{Content, Freshness};
 use crate::package::options;
@@ -63,20 +65,27 @@ pub struct Plan {
     users: Vec<Vec<Package>>,
 }
 
-/// Why there is no plan.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Bad {
-    /// A name or a place is no text, or could lead out of its directory.
+/// Why packages cannot be planned.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum PlanError {
+    /// Not UTF-8, or it could lead out of its directory.
+    #[error("'{}' is not a valid name of a package or its directory", String::from_utf8_lossy(.0))]
     Name(Vec<u8>),
-    /// Packages need each other.
+    #[error("packages need each other: run 'tanto bulk resolve' to see which")]
     Cycle,
+}
+
+impl From<PlanError> for BulkError {
+    fn from(error: PlanError) -> BulkError {
+        BulkError::Invalid(error.to_string())
+    }
 }
 
 impl Plan {
     /// The packages of a resolved scan. Those that say so cannot be built, nor what needs one of them.
-    pub fn new(records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Plan, Bad> {
+    pub fn new(records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Plan, PlanError> {
         let planned = records.iter().zip(depends).map(|(record, depends)| Planned::new(record, depends.clone()));
-        let packages = planned.collect::<Result<Vec<Planned>, Bad>>()?;
+        let packages = planned.collect::<Result<Vec<Planned>, PlanError>>()?;
         let mut users = vec![Vec::new(); packages.len()];
         for (package, it) in (0..).zip(&packages) {
             it.depends.iter().for_each(|&needed| users[needed as usize].push(package));
@@ -195,8 +204,8 @@ impl Plan {
     }
 
     /// All packages, each after what it needs.
-    pub fn chain(&self) -> Result<Vec<Package>, Bad> {
-        let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(Bad::Cycle)?;
+    pub fn chain(&self) -> Result<Vec<Package>, PlanError> {
+        let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(PlanError::Cycle)?;
         Ok(chain.into_iter().map(|JobId(package)| package).collect())
     }
 
@@ -298,13 +307,13 @@ impl Plan {
     }
 
     /// The schedule of what is open: a package's job has its number. Times are expected wall times, in milliseconds.
-    pub fn schedule(&self, times: &[u64]) -> Result<Schedule, Bad> {
+    pub fn schedule(&self, times: &[u64]) -> Result<Schedule, PlanError> {
         let mut schedule = Schedule::new();
         for (order, package) in (0..).zip(&self.packages) {
             let wanted = package.state() == State::Open;
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted });
         }
-        let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(Bad::Cycle)?;
+        let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(PlanError::Cycle)?;
         for (package, &ms) in self.all().zip(times) {
             for &needed in &self.package(package).depends {
                 schedule.add_dependency(JobId(package), JobId(needed), 0);
@@ -380,7 +389,7 @@ impl Planned {
     }
 
     /// What a record says of a package that needs these. An error is a name that is none.
-    pub fn new(record: &Record<'_>, depends: Vec<Package>) -> Result<Planned, Bad> {
+    pub fn new(record: &Record<'_>, depends: Vec<Package>) -> Result<Planned, PlanError> {
         let text = |variable| String::from_utf8_lossy(record.value(variable).unwrap_or_default()).trim().to_owned();
         let reason = ["PKG_SKIP_REASON", "PKG_FAIL_REASON"].map(text).into_iter().find(|reason| !reason.is_empty());
         Ok(Planned {
@@ -405,12 +414,12 @@ impl Planned {
 }
 
 /// Names become parts of paths and of command lines.
-fn safe(text: &[u8], slashes: bool) -> Result<String, Bad> {
+fn safe(text: &[u8], slashes: bool) -> Result<String, PlanError> {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-._~,@=:".contains(byte) || slashes && *byte == b'/';
     let parts = text.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
     match std::str::from_utf8(text) {
         Ok(name) if parts && text.iter().all(plain) && !text.starts_with(b"-") => Ok(name.to_owned()),
-        _ => Err(Bad::Name(text.to_vec())),
+        _ => Err(PlanError::Name(text.to_vec())),
     }
 }
 
@@ -420,7 +429,7 @@ mod tests {
     use crate::coordinator::state::{Current, Success};
     use crate::package::records;
 
-    fn plan(packages: &[(&str, &str, &[Package])]) -> Result<Plan, Bad> {
+    fn plan(packages: &[(&str, &str, &[Package])]) -> Result<Plan, PlanError> {
         let text = |(name, more, _): &(&str, &str, &[Package])| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n{more}");
         let text: String = packages.iter().map(text).collect();
         let records = records::read(text.as_bytes()).unwrap();
@@ -496,16 +505,16 @@ mod tests {
     #[test]
     fn names_that_lead_elsewhere_are_refused() {
         for name in ["../x-1", "a/x-1", "x;y-1", "x$y-1", "-rf-1", "x'y-1"] {
-            assert_eq!(plan(&[(name, "", &[])]), Err(Bad::Name(name.into())));
+            assert_eq!(plan(&[(name, "", &[])]), Err(PlanError::Name(name.into())));
         }
         let text = b"PKGNAME=good-1\nPKG_LOCATION=a/../../b\n";
         let records = records::read(text).unwrap();
-        assert_eq!(Plan::new(&records, &[vec![]]), Err(Bad::Name(b"a/../../b".to_vec())));
+        assert_eq!(Plan::new(&records, &[vec![]]), Err(PlanError::Name(b"a/../../b".to_vec())));
     }
 
     #[test]
     fn packages_that_need_each_other_have_no_schedule() {
         let plan = plan(&[("one-1", "", &[1]), ("two-1", "", &[0])]).unwrap();
-        assert_eq!(plan.schedule(&[1, 1]).err(), Some(Bad::Cycle));
+        assert_eq!(plan.schedule(&[1, 1]).err(), Some(PlanError::Cycle));
     }
 }

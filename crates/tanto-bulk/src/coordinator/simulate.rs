@@ -4,7 +4,6 @@
 use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
-use tanto_exec::simulate::shared::{self, Parts, Sharing};
 use tanto_exec::simulate::{self, SimulatedBuild};
 
 use crate::resolve::Package;
@@ -38,19 +37,6 @@ impl Forecast {
         expect(&mut schedule, expected);
         schedule.prioritize(&self.chain, Order::Critical);
         simulate::run_against(&truth, &mut schedule, slots)
-    }
-
-    /// A build in which packages share job tokens, each with a part that takes as many as it gets. As urgent as a package
-    /// makes what it would take if it had them all.
-    pub fn share(&self, tokens: usize, sharing: Sharing, parts: &[Parts]) -> SimulatedBuild {
-        let mut schedule = self.schedule.clone();
-        let most = match sharing {
-            Sharing::Pool => tokens,
-            Sharing::Fixed(tokens) => tokens,
-        };
-        expect(&mut schedule, &parts.iter().map(|parts| parts.duration_ms(most)).collect::<Vec<_>>());
-        schedule.prioritize(&self.chain, Order::Critical);
-        shared::run(&mut schedule, tokens, sharing, parts)
     }
 }
 
@@ -103,18 +89,6 @@ mod tests {
     #[test]
     fn wrong_expectations_cost_time() {
         assert_eq!(play(2, &[1, 20, 20, 1]), (60, 40));
-    }
-
-    #[test]
-    fn a_pool_gives_to_the_longest_chain() {
-        let depends: [&[Package]; 4] = [&[], &[], &[], &[0]];
-        let forecast = Forecast::new(4, |it| depends[it as usize]).unwrap();
-        let parts = [(0, 80), (40, 0), (40, 0), (0, 80)]
-            .map(|(alone_ms, shared_ms)| Parts { serial_ms: alone_ms, parallel_ms: shared_ms });
-        // The first has all tokens; then the two that keep one each busy are more urgent than what it has freed.
-        let pool = forecast.share(4, Sharing::Pool, &parts);
-        let fixed = forecast.share(4, Sharing::Fixed(2), &parts);
-        assert_eq!((pool.lower_bound_ms(), pool.makespan_ms, fixed.makespan_ms), (60, 60, 80));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::plan::{Bad, Plan, Planned};
+use super::plan::{Plan, PlanError, Planned};
 use super::state::{PackageState, State, Success};
 use crate::freshness::{self, Ages, Candidate, Check, Content, Freshness, Inspection, PackageFiles};
 use crate::resolve::Package;
@@ -21,7 +21,7 @@ pub fn inspect(plan: &Plan, files: PackageFiles<'_>) -> Vec<Inspection> {
 }
 
 /// Marks unchecked packages as up to date or stale. Up-to-date packages are done if everything that they need is done.
-pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Result<(), Bad> {
+pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Result<(), PlanError> {
     let since = |(found, it): (&Inspection, &Planned)| Some(ages.since(&it.name, found.written_ns?));
     let since: Vec<Option<i64>> = inspections.iter().zip(&plan.packages).map(since).collect();
     if matches!(ages, Ages::Contents(_)) {
@@ -62,7 +62,7 @@ pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Res
 
 /// Predicts why each open package will be built; `None` for packages that are up to date even if one that they need is
 /// not.
-pub fn predict(plan: &Plan) -> Result<Vec<Option<String>>, Bad> {
+pub fn predict(plan: &Plan) -> Result<Vec<Option<String>>, PlanError> {
     let mut all: Vec<Option<String>> = vec![None; plan.packages.len()];
     for package in plan.chain()? {
         let it = plan.package(package);

@@ -13,11 +13,13 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
+use thiserror::Error;
 
 use self::plist::Plist;
 pub use self::signed::Signed;
 pub use self::tar::{Kind, Member};
 pub use self::verify::verify;
+use crate::error::cause;
 
 /// A package that is being read, from its first file on.
 pub struct Package<'r> {
@@ -34,28 +36,30 @@ pub struct Metadata {
     signed: Option<Signed>,
 }
 
-/// Why a file is of no use as a package.
-#[derive(Debug)]
-pub enum Bad {
-    /// It cannot be read, or what packed it was damaged.
+/// Why a file is not a usable package. `Display` follows the name of the file.
+#[derive(Debug, Error)]
+pub enum ArchiveError {
+    /// It cannot be read, or its compression is damaged.
+    #[error("{}", cause(.0))]
     Io(io::Error),
-    /// It ends too early.
+    #[error("the package is truncated")]
     Torn,
-    /// It is neither a tar archive nor one that was packed or signed.
+    #[error("not a binary package")]
     NoPackage,
-    /// It is packed by a program whose format is not known here.
+    #[error("the package is compressed with {0}; only gzip is supported")]
     Packed(&'static str),
-    /// The head of an archive's member makes no sense; says what does not.
+    #[error("the package's archive is damaged: {0}")]
     Member(&'static str),
-    /// What it says of itself is longer than anyone means.
+    #[error("package metadata exceeds the limit of 128 MiB")]
     TooLong,
-    /// It says something twice.
+    #[error("the package has two {0}")]
     Twice(String),
-    /// It does not say what is in it: a `+CONTENTS` that has a `@name` is missing.
+    #[error("the package has no +CONTENTS with a @name")]
     NoContents,
-    /// What was signed is something else; says what differs.
+    #[error("the package is not what was signed: {0}")]
     Signature(&'static str),
-    /// A file is not what `+CONTENTS` records; says which and how.
+    /// A file differs from its record in `+CONTENTS`.
+    #[error("the package is damaged: {0}")]
     Damaged(String),
 }
 
@@ -80,46 +84,20 @@ const NAMES: [&[u8]; 14] = [
     b"+INSTALLED_INFO",
 ];
 
-impl Bad {
-    /// For a user, behind the name of the file.
-    pub fn told(&self) -> String {
-        match self {
-            Bad::Io(error) => String::from_utf8_lossy(&tanto_sys::error::text(error)).into_owned(),
-            Bad::Torn => "the package is not whole: its file ends too early".into(),
-            Bad::NoPackage => "this is no binary package".into(),
-            Bad::Packed(how) => format!("the package is packed with {how}, and only gzip can be read"),
-            Bad::Member(what) => format!("the package's archive is damaged: {what}"),
-            Bad::TooLong => "the package says more of itself than can be meant".into(),
-            Bad::Twice(name) => format!("the package has two {name}"),
-            Bad::NoContents => "the package has no +CONTENTS with a @name".into(),
-            Bad::Signature(what) => format!("the package is not what was signed: {what}"),
-            Bad::Damaged(what) => format!("the package is damaged: {what}"),
-        }
-    }
-}
-
-impl From<io::Error> for Bad {
-    fn from(error: io::Error) -> Bad {
+impl From<io::Error> for ArchiveError {
+    fn from(error: io::Error) -> ArchiveError {
         // What was signed is checked while it is read, and so are the ends of archives inside of archives.
-        match error.downcast::<Bad>() {
+        match error.downcast::<ArchiveError>() {
             Ok(bad) => bad,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Bad::Torn,
-            Err(error) => Bad::Io(error),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ArchiveError::Torn,
+            Err(error) => ArchiveError::Io(error),
         }
     }
 }
-
-impl std::fmt::Display for Bad {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.told())
-    }
-}
-
-impl std::error::Error for Bad {}
 
 impl Metadata {
     /// What the package in this file says of itself. Its files are not looked at.
-    pub fn of(path: &Path) -> Result<Metadata, Bad> {
+    pub fn of(path: &Path) -> Result<Metadata, ArchiveError> {
         Package::open(path).map(|package| package.metadata)
     }
 
@@ -157,12 +135,12 @@ impl Metadata {
 
 impl<'r> Package<'r> {
     /// The package in a file.
-    pub fn open(path: &Path) -> Result<Package<'static>, Bad> {
+    pub fn open(path: &Path) -> Result<Package<'static>, ArchiveError> {
         Package::read(File::open(path)?)
     }
 
     /// A package, from its first byte on.
-    pub fn read(from: impl Read + 'r) -> Result<Package<'r>, Bad> {
+    pub fn read(from: impl Read + 'r) -> Result<Package<'r>, ArchiveError> {
         let mut head = [0; signed::MAGIC.len()];
         let (head, from) = peeked(&mut head, from)?;
         let (signed, inner): (_, Box<dyn Read + 'r>) = match head == signed::MAGIC {
@@ -183,7 +161,7 @@ impl<'r> Package<'r> {
     }
 
     /// Its next file, whose content can be read then.
-    pub fn next_file(&mut self) -> Result<Option<Member>, Bad> {
+    pub fn next_file(&mut self) -> Result<Option<Member>, ArchiveError> {
         match self.next.take() {
             Some(first) => Ok(Some(first)),
             None => self.members.next_member(),
@@ -197,7 +175,10 @@ impl<'r> Package<'r> {
 }
 
 impl Metadata {
-    fn read(from: &mut tar::Members<impl Read>, signed: Option<Signed>) -> Result<(Metadata, Option<Member>), Bad> {
+    fn read(
+        from: &mut tar::Members<impl Read>,
+        signed: Option<Signed>,
+    ) -> Result<(Metadata, Option<Member>), ArchiveError> {
         let mut metadata = Metadata { members: Vec::new(), signed };
         let mut room = LONGEST_METADATA;
         let next = loop {
@@ -205,17 +186,17 @@ impl Metadata {
             if !NAMES.contains(&&member.path[..]) || member.kind != Kind::File {
                 break Some(member);
             }
-            room = room.checked_sub(member.size).ok_or(Bad::TooLong)?;
+            room = room.checked_sub(member.size).ok_or(ArchiveError::TooLong)?;
             if metadata.members.iter().any(|(name, _)| *name == member.path) {
-                return Err(Bad::Twice(String::from_utf8_lossy(&member.path).into_owned()));
+                return Err(ArchiveError::Twice(String::from_utf8_lossy(&member.path).into_owned()));
             }
             let mut content = Vec::new();
             from.read_to_end(&mut content)?;
             metadata.members.push((member.path, content));
         };
-        let name = metadata.contents().name().ok_or(Bad::NoContents)?;
+        let name = metadata.contents().name().ok_or(ArchiveError::NoContents)?;
         match &metadata.signed {
-            Some(signed) if signed.name != name => Err(Bad::Signature("it has another name")),
+            Some(signed) if signed.name != name => Err(ArchiveError::Signature("it has another name")),
             _ => Ok((metadata, next)),
         }
     }
@@ -240,15 +221,15 @@ fn peeked<R: Read>(head: &mut [u8], mut from: R) -> io::Result<(&[u8], Again<R>)
 }
 
 /// The tar archive in what may be packed.
-fn unpacked<'r>(from: impl Read + 'r) -> Result<Box<dyn Read + 'r>, Bad> {
+fn unpacked<'r>(from: impl Read + 'r) -> Result<Box<dyn Read + 'r>, ArchiveError> {
     const BUFFER: usize = 1 << 16;
     let mut head = [0; 4];
     let (head, from) = peeked(&mut head, from)?;
     match head {
         [0x1f, 0x8b, ..] => Ok(Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER, from)))),
-        b"\xfd7zX" => Err(Bad::Packed("xz")),
-        [b'B', b'Z', b'h', _] => Err(Bad::Packed("bzip2")),
-        b"\x28\xb5\x2f\xfd" => Err(Bad::Packed("zstd")),
+        b"\xfd7zX" => Err(ArchiveError::Packed("xz")),
+        [b'B', b'Z', b'h', _] => Err(ArchiveError::Packed("bzip2")),
+        b"\x28\xb5\x2f\xfd" => Err(ArchiveError::Packed("zstd")),
         _ => Ok(Box::new(BufReader::with_capacity(BUFFER, from))),
     }
 }

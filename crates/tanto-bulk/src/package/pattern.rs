@@ -26,12 +26,11 @@ enum Single {
     Exact(Vec<u8>),
 }
 
-/// Why a text is no pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bad {
-    /// A brace is never closed.
+pub enum PatternError {
+    /// A brace is not closed.
     Unbalanced,
-    /// Its braces stand for more than [`MOST_ALTERNATIVES`].
+    /// The braces stand for more than [`MOST_ALTERNATIVES`].
     TooMany,
 }
 
@@ -40,7 +39,7 @@ pub const MOST_ALTERNATIVES: usize = 1000;
 
 impl Pattern {
     /// Reads a pattern.
-    pub fn parse(text: &[u8]) -> Result<Pattern, Bad> {
+    pub fn parse(text: &[u8]) -> Result<Pattern, PatternError> {
         let mut plain = Vec::new();
         expand(text.to_vec(), &mut plain)?;
         Ok(Pattern { alternatives: plain.into_iter().map(Single::new).collect() })
@@ -86,12 +85,12 @@ impl Single {
 }
 
 /// Writes each text that the braces stand for; the first brace is taken apart, then those in what it stood for.
-fn expand(text: Vec<u8>, plain: &mut Vec<Vec<u8>>) -> Result<(), Bad> {
+fn expand(text: Vec<u8>, plain: &mut Vec<Vec<u8>>) -> Result<(), PatternError> {
     let Some(open) = memchr::memchr(b'{', &text) else {
         plain.push(text);
-        return if plain.len() > MOST_ALTERNATIVES { Err(Bad::TooMany) } else { Ok(()) };
+        return if plain.len() > MOST_ALTERNATIVES { Err(PatternError::TooMany) } else { Ok(()) };
     };
-    let (choices, rest) = choices(&text[open + 1..]).ok_or(Bad::Unbalanced)?;
+    let (choices, rest) = choices(&text[open + 1..]).ok_or(PatternError::Unbalanced)?;
     for choice in choices {
         expand([&text[..open], choice, rest].concat(), plain)?;
     }
@@ -147,9 +146,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_pattern_is_refused() {
-        assert_eq!(Pattern::parse(b"a{b,c"), Err(Bad::Unbalanced));
-        assert_eq!(Pattern::parse(b"a{b{c}"), Err(Bad::Unbalanced));
-        assert_eq!(Pattern::parse(&b"{a,b}".repeat(40)), Err(Bad::TooMany));
+        assert_eq!(Pattern::parse(b"a{b,c"), Err(PatternError::Unbalanced));
+        assert_eq!(Pattern::parse(b"a{b{c}"), Err(PatternError::Unbalanced));
+        assert_eq!(Pattern::parse(&b"{a,b}".repeat(40)), Err(PatternError::TooMany));
     }
 
     #[test]

@@ -1,92 +1,79 @@
-//! Scan records: what `make pbulk-index` says of packages, a line for each variable. Does not know what the variables
-//! mean, but for those that every record needs.
+//! Scan records: the output of `make pbulk-index`, a line for each variable.
 //!
 //! The text of a whole tree is large (86 % of it lists makefiles), so records borrow from it.
 
-/// What a scan says of one package.
+use thiserror::Error;
+
+/// The scan record of one package.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'t> {
     /// PKGNAME: name and version.
     pub name: &'t [u8],
     /// PKG_LOCATION: its directory, as `category/directory`.
     pub location: &'t [u8],
-    /// All of its lines, the last one's end included.
+    /// All lines, with the newline of the last one.
     pub text: &'t [u8],
 }
 
-/// Why a text holds no records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bad {
-    /// Which line, from 1 on.
+/// RecordProblem a text is not a list of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("{line}: {problem}")]
+pub struct RecordError {
+    /// Counted from 1.
     pub line: usize,
-    /// What is wrong there.
-    pub why: Why,
+    pub problem: RecordProblem,
 }
 
-/// What is wrong with a record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// A record begins with `PKGNAME=`, and here is something else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum RecordProblem {
+    #[error("expected PKGNAME=, which begins a record")]
     NotBegun,
-    /// A name has at least four characters, and no blanks.
+    #[error("a PKGNAME has at least four characters and no blanks")]
     Name,
-    /// Every record has a PKG_LOCATION.
+    #[error("the record that begins here has no PKG_LOCATION")]
     NoLocation,
-    /// The last line has no end: something is missing.
+    #[error("the last line has no newline: the file is truncated")]
     Torn,
-    /// More records than a number of 32 bits counts.
+    #[error("more than 4,294,967,295 packages")]
     TooMany,
 }
 
 const NAME: &[u8] = b"PKGNAME=";
 const LOCATION: &[u8] = b"PKG_LOCATION=";
-/// pbulk takes no shorter name.
+/// The shortest PKGNAME that pbulk accepts.
 const SHORTEST_NAME: usize = 4;
 
-impl Why {
-    /// For a user.
-    pub fn told(self) -> &'static str {
-        match self {
-            Why::NotBegun => "a record begins with PKGNAME=, and this is something else",
-            Why::Name => "a PKGNAME has at least four characters, and no blanks",
-            Why::NoLocation => "the record that begins here has no PKG_LOCATION",
-            Why::Torn => "the last line has no end: the file is not whole",
-            Why::TooMany => "more packages than there can be",
-        }
-    }
-}
-
 impl<'t> Record<'t> {
-    /// What the first line of this variable says, or `None` if there is none.
+    /// Returns the value of the first line of a variable.
     pub fn value(&self, variable: &str) -> Option<&'t [u8]> {
         lines(self.text).find_map(|line| line.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))
     }
 }
 
-/// The records of a text, in its order.
-pub fn read(text: &[u8]) -> Result<Vec<Record<'_>>, Bad> {
+/// Parses a text as records.
+pub fn read(text: &[u8]) -> Result<Vec<Record<'_>>, RecordError> {
     let mut records = Vec::new();
     let mut from = 0;
     while from < text.len() {
-        let record = next(&text[from..]).map_err(|(at, why)| bad(text, from + at, why))?;
+        let record = next(&text[from..]).map_err(|(at, problem)| bad(text, from + at, problem))?;
         from += record.text.len();
         if records.len() == u32::MAX as usize {
-            return Err(bad(text, from, Why::TooMany));
+            return Err(bad(text, from, RecordProblem::TooMany));
         }
         records.push(record);
     }
     Ok(records)
 }
 
-/// The record at the start of a text; or where in it is something wrong.
-fn next(text: &[u8]) -> Result<Record<'_>, (usize, Why)> {
+/// Parses the record at the start of a text. An error has its offset.
+fn next(text: &[u8]) -> Result<Record<'_>, (usize, RecordProblem)> {
     let mut location = None;
     let mut end = 0;
     loop {
-        let line_end = end + memchr::memchr(b'\n', &text[end..]).ok_or((end, Why::Torn))?;
+        let line_end = end + memchr::memchr(b'\n', &text[end..]).ok_or((end, RecordProblem::Torn))?;
         let line = &text[end..line_end];
         if end == 0 && !line.starts_with(NAME) {
-            return Err((0, Why::NotBegun));
+            return Err((0, RecordProblem::NotBegun));
         }
         location = location.or_else(|| line.strip_prefix(LOCATION));
         end = line_end + 1;
@@ -97,9 +84,9 @@ fn next(text: &[u8]) -> Result<Record<'_>, (usize, Why)> {
     let first_end = memchr::memchr(b'\n', text).unwrap_or(text.len());
     let name = &text[NAME.len()..first_end];
     if name.len() < SHORTEST_NAME || name.iter().any(|byte| b" \t".contains(byte)) {
-        return Err((0, Why::Name));
+        return Err((0, RecordProblem::Name));
     }
-    Ok(Record { name, location: location.ok_or((0, Why::NoLocation))?, text: &text[..end] })
+    Ok(Record { name, location: location.ok_or((0, RecordProblem::NoLocation))?, text: &text[..end] })
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -112,8 +99,8 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn bad(text: &[u8], at: usize, why: Why) -> Bad {
-    Bad { line: 1 + memchr::memchr_iter(b'\n', &text[..at]).count(), why }
+fn bad(text: &[u8], at: usize, problem: RecordProblem) -> RecordError {
+    RecordError { line: 1 + memchr::memchr_iter(b'\n', &text[..at]).count(), problem }
 }
 
 #[cfg(test)]
@@ -123,7 +110,7 @@ mod tests {
     const TWO: &[u8] = b"PKGNAME=one-1\nPKG_LOCATION=a/one\nALL_DEPENDS= \nPKGNAME=two-2\nX=\nPKG_LOCATION=a/two\n";
 
     #[test]
-    fn a_record_ends_where_the_next_begins() {
+    fn record_ends_where_the_next_begins() {
         let records = read(TWO).unwrap();
         let said: Vec<_> = records.iter().map(|record| (record.name, record.location, record.text.len())).collect();
         assert_eq!(said, [(&b"one-1"[..], &b"a/one"[..], 47), (b"two-2", b"a/two", 36)]);
@@ -133,15 +120,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
-        for (text, line, why) in [
-            (&b"X=1\n"[..], 1, Why::NotBegun),
-            (b"PKGNAME=one-1\nPKG_LOCATION=x\nPKGNAME=a b-1\nPKG_LOCATION=x\n", 3, Why::Name),
-            (b"PKGNAME=a-1\nPKG_LOCATION=x\n", 1, Why::Name),
-            (b"PKGNAME=one-1\nPKGNAME=two-1\nPKG_LOCATION=x\n", 1, Why::NoLocation),
-            (b"PKGNAME=one-1\nPKG_LOCATION=x", 2, Why::Torn),
+    fn errors_name_their_line() {
+        for (text, line, problem) in [
+            (&b"X=1\n"[..], 1, RecordProblem::NotBegun),
+            (b"PKGNAME=one-1\nPKG_LOCATION=x\nPKGNAME=a b-1\nPKG_LOCATION=x\n", 3, RecordProblem::Name),
+            (b"PKGNAME=a-1\nPKG_LOCATION=x\n", 1, RecordProblem::Name),
+            (b"PKGNAME=one-1\nPKGNAME=two-1\nPKG_LOCATION=x\n", 1, RecordProblem::NoLocation),
+            (b"PKGNAME=one-1\nPKG_LOCATION=x", 2, RecordProblem::Torn),
         ] {
-            assert_eq!(read(text), Err(Bad { line, why }));
+            assert_eq!(read(text), Err(RecordError { line, problem }));
         }
     }
 }

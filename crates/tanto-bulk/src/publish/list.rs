@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 
 use super::summary;
-use crate::package::archive::{self, Bad, Metadata};
+use crate::package::archive::{self, ArchiveError, Metadata};
 use crate::package::digest::sha512;
 
 /// A file to be listed.
@@ -63,7 +63,12 @@ impl Stamp {
 const FEWEST: usize = 16;
 
 /// Lists these files of a directory, in their order; `known` holds earlier entries. An error names the file.
-pub fn list(dir: &Path, files: &[Wanted], known: &[Listed], threads: usize) -> Result<Vec<Listed>, (String, Bad)> {
+pub fn list(
+    dir: &Path,
+    files: &[Wanted],
+    known: &[Listed],
+    threads: usize,
+) -> Result<Vec<Listed>, (String, ArchiveError)> {
     let known: HashMap<&str, &Listed> = known.iter().map(|it| (it.file.as_str(), it)).collect();
     let slice = files.len().div_ceil(threads.max(1)).max(FEWEST);
     let one = |it: &Wanted| look(dir, it, known.get(it.file.as_str()).copied()).map_err(|bad| (it.file.clone(), bad));
@@ -79,7 +84,7 @@ pub fn list(dir: &Path, files: &[Wanted], known: &[Listed], threads: usize) -> R
     Ok(listed)
 }
 
-fn look(dir: &Path, wanted: &Wanted, known: Option<&Listed>) -> Result<Listed, Bad> {
+fn look(dir: &Path, wanted: &Wanted, known: Option<&Listed>) -> Result<Listed, ArchiveError> {
     let name = wanted.file.as_str();
     let path = dir.join(name);
     let mut file = File::open(&path)?;
@@ -94,7 +99,7 @@ fn look(dir: &Path, wanted: &Wanted, known: Option<&Listed>) -> Result<Listed, B
     }
     let digest = sha512(&mut file)?;
     if Stamp::of(&file)? != stamp {
-        return Err(Bad::Io(io::Error::other("it was changed while it was read")));
+        return Err(ArchiveError::Io(io::Error::other("it was changed while it was read")));
     }
     Ok(Listed { file: name.to_owned(), stamp, digest, summary })
 }

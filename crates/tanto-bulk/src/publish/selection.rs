@@ -10,7 +10,7 @@ use crate::report::reach::Lists;
 
 /// What is published, and what is not.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Choice {
+pub struct Selection {
     /// Numbers of packages.
     pub published: Vec<u32>,
     /// Numbers of those that were built and are kept back, and why.
@@ -22,7 +22,7 @@ const RESTRICTIONS: [&str; 2] = ["NO_BIN_ON_FTP", "RESTRICTED"];
 
 /// Chooses among what was built. An error is the name of a package of which the records do not tell whether it may be
 /// published.
-pub fn choose(rows: &Rows, records: &[Record<'_>]) -> Result<Choice, String> {
+pub fn select(rows: &Rows, records: &[Record<'_>]) -> Result<Selection, String> {
     let by_name: HashMap<&[u8], &Record<'_>> = records.iter().map(|record| (record.name, record)).collect();
     let is_done = |package: u32| rows.packages[package as usize].state == State::Done.name();
     let mut why: Vec<Option<String>> = Vec::with_capacity(rows.packages.len());
@@ -34,14 +34,14 @@ pub fn choose(rows: &Rows, records: &[Record<'_>]) -> Result<Choice, String> {
         }
     }
     spread(rows, &mut why);
-    let mut choice = Choice::default();
+    let mut selection = Selection::default();
     for (package, why) in (0..).zip(why).filter(|&(package, _)| is_done(package)) {
         match why {
-            Some(why) => choice.withheld.push((package, why)),
-            None => choice.published.push(package),
+            Some(why) => selection.withheld.push((package, why)),
+            None => selection.published.push(package),
         }
     }
-    Ok(choice)
+    Ok(selection)
 }
 
 fn restriction(record: &Record<'_>) -> Option<String> {
@@ -100,10 +100,10 @@ mod tests {
         let text = "PKGNAME=free-1\nPKG_LOCATION=a/b\nNO_BIN_ON_FTP=\nRESTRICTED= \nPKGNAME=shut-1\nPKG_LOCATION=a/b\n\
             NO_BIN_ON_FTP=\nRESTRICTED=no money\nPKGNAME=mid-1\nPKG_LOCATION=a/b\nPKGNAME=top-1\nPKG_LOCATION=a/b\n";
         let records = records::read(text.as_bytes()).unwrap();
-        let choice = choose(&rows, &records).unwrap();
+        let selection = select(&rows, &records).unwrap();
         let withheld =
             [(1, "RESTRICTED: no money".into()), (2, "it needs shut-1".into()), (3, "it needs mid-1".into())];
-        assert_eq!(choice, Choice { published: vec![0], withheld: withheld.to_vec() });
-        assert_eq!(choose(&rows, &records[..2]), Err("mid-1".into()));
+        assert_eq!(selection, Selection { published: vec![0], withheld: withheld.to_vec() });
+        assert_eq!(select(&rows, &records[..2]), Err("mid-1".into()));
     }
 }

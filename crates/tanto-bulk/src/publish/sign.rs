@@ -1,16 +1,13 @@
-//! Signed packages, made by a process of its own: it alone sees the key. Does not know how a signature is made, nor which
-//! user that process is.
+//! Package signing by a separate process, the only one that sees the key.
 //!
-//! Who publishes says which name and which content may be signed, and sends the content (`Client`). The signer looks at
-//! what the package says of itself and refuses another name, or other content (`signer`). It opens no file that it is
-//! told of.
+//! The publisher sends the name, the digest and the content of each package (`client`). The signer reads the package's
+//! metadata and refuses another name or other content (`signer`). It opens no file that a request names.
 
 pub mod client;
 mod frames;
-mod seal;
+pub mod process;
+mod signed_archive;
 pub mod signer;
 #[cfg(test)]
 mod tests;
-
-pub use client::Client;
-pub use seal::{Form, seal};
+mod verify;

@@ -15,18 +15,21 @@ mod sight;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::path::PathBuf;
 
 use tanto_exec::clock::Clock;
 use tanto_exec::event::View;
 use tanto_exec::runner::Runner;
 use tanto_record::database::{Database, DatabaseError};
+use thiserror::Error;
 
 pub use self::import::{Imported, import};
 pub use self::list::BadList;
 use self::rows::{Rows, TOP};
 use self::session::Session;
 use crate::config::Config;
+use crate::error::{BulkError, cause};
 use crate::package::records;
 use crate::resolve::{Finding, resolve};
 
@@ -50,7 +53,7 @@ pub struct Scan<'a> {
 
 /// What a scan has brought.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct ScanReport {
     /// The records of all directories, in their order, each package once: pbulk's `pscan`.
     pub records: Vec<u8>,
     /// Packages that are not among them, for another one has their name.
@@ -98,56 +101,45 @@ impl Duplicate {
     }
 }
 
-/// Why there is no scan.
-#[derive(Debug)]
-pub enum Bad {
-    /// The list of directories cannot be read.
-    NoList(std::io::Error),
-    /// It holds something else.
-    List(BadList),
-    /// The top of the tree does not say what is in it.
-    Tree(String),
-    /// `script_phase_scan` failed.
+/// Why a scan failed.
+#[derive(Debug, Error)]
+pub enum ScanError {
+    #[error("{path}: {}", cause(.error))]
+    NoList { path: String, error: io::Error },
+    #[error("{path}:{}: expected category/directory: {}", .bad.line, .bad.text)]
+    List { path: String, bad: BadList },
+    /// The makefile at the top of the tree failed; with its output.
+    #[error("{pkgsrc} does not list its directories:\n{}", output.trim_end())]
+    Tree { pkgsrc: String, output: String },
+    #[error("script_phase_scan failed:\n{}", .0.trim_end())]
     Script(String),
-    /// The user has stopped it. What was scanned until then is in the database.
+    /// The database has the answers until then.
+    #[error("interrupted by user")]
     Interrupted,
-    /// It cannot go on.
+    #[error("{0}")]
     Stopped(String),
-    /// What the database says.
-    Store(DatabaseError),
+    #[error("the database: {0}")]
+    Store(#[from] DatabaseError),
 }
 
-impl From<DatabaseError> for Bad {
-    fn from(error: DatabaseError) -> Bad {
-        Bad::Store(error)
-    }
-}
-
-impl Bad {
-    /// For the user.
-    pub fn told(&self, config: &Config) -> String {
-        match self {
-            Bad::NoList(error) => format!("{}: {error}", config.limited_list),
-            Bad::List(bad) => {
-                format!("{}:{}: this is no category/directory: {}", config.limited_list, bad.line, bad.text)
-            }
-            Bad::Tree(output) => format!("{} does not say what is in it:\n{}", config.pkgsrc, output.trim_end()),
-            Bad::Script(output) => format!("script_phase_scan failed:\n{}", output.trim_end()),
-            Bad::Interrupted => "interrupted by user".into(),
-            Bad::Stopped(why) => why.clone(),
-            Bad::Store(error) => format!("{}: {error}", config.state),
+impl From<ScanError> for BulkError {
+    fn from(error: ScanError) -> BulkError {
+        match error {
+            ScanError::Interrupted => BulkError::Interrupted,
+            ScanError::Store(error) => BulkError::Database(error),
+            error => BulkError::Invalid(error.to_string()),
         }
     }
 }
 
 impl Scan<'_> {
     /// Runs what the user wants to be run before a scan, which may change all that is scanned.
-    pub fn script(mut self, store: Database) -> Result<Database, Bad> {
+    pub fn script(mut self, store: Database) -> Result<Database, ScanError> {
         session::script(&mut self, store)
     }
 
     /// Scans what the configuration names. The report, and the database, which has all answers.
-    pub fn run(self, store: Database) -> Result<(Report, Database), Bad> {
+    pub fn run(self, store: Database) -> Result<(ScanReport, Database), ScanError> {
         let limited = limited(self.config)?;
         let mut session = Session::begin(self, &store)?;
         match limited {
@@ -168,7 +160,7 @@ impl Scan<'_> {
         wanted: Vec<String>,
         known: &dyn Fn(&str) -> bool,
         mut store: Database,
-    ) -> Result<(Report, Database), Bad> {
+    ) -> Result<(ScanReport, Database), ScanError> {
         let mut session = Session::begin(self, &store)?;
         let (mut locations, mut next) = (wanted.clone(), wanted.clone());
         while !next.is_empty() {
@@ -192,7 +184,11 @@ pub fn written(config: &Config) -> [PathBuf; 2] {
 }
 
 /// Scans what is wanted, and again what that lacks, until it lacks nothing that can be scanned.
-fn fixed_point(mut session: Session<'_>, wanted: Vec<String>, mut store: Database) -> Result<(Report, Database), Bad> {
+fn fixed_point(
+    mut session: Session<'_>,
+    wanted: Vec<String>,
+    mut store: Database,
+) -> Result<(ScanReport, Database), ScanError> {
     let mut locations = wanted.clone();
     let mut next = wanted.clone();
     while !next.is_empty() {
@@ -204,19 +200,26 @@ fn fixed_point(mut session: Session<'_>, wanted: Vec<String>, mut store: Databas
 }
 
 /// The directories that the configuration names; none if that is the whole tree.
-fn limited(config: &Config) -> Result<Option<Vec<String>>, Bad> {
+fn limited(config: &Config) -> Result<Option<Vec<String>>, ScanError> {
     Ok(match config.limited_list.as_str() {
         "" => None,
-        path => Some(list::limited(&std::fs::read(path).map_err(Bad::NoList)?).map_err(Bad::List)?),
+        path => {
+            let name = || path.to_owned();
+            let text = std::fs::read(path).map_err(|error| ScanError::NoList { path: name(), error })?;
+            Some(list::limited(&text).map_err(|bad| ScanError::List { path: name(), bad })?)
+        }
     })
 }
 
 /// What the last scans have said of the packages that the configuration names, whether it still holds or not: the
 /// records, how many of them are of what is wanted, and directories that gave none. Runs nothing.
-pub fn known(config: &Config, store: &Database) -> Result<Report, Bad> {
+pub fn known(config: &Config, store: &Database) -> Result<ScanReport, ScanError> {
     let rows = Rows::of(store)?;
     let (locations, wanted) = match limited(config)? {
-        None if rows.get(TOP).is_none() => return Err(Bad::Tree("it was not scanned yet".into())),
+        None if rows.get(TOP).is_none() => {
+            let output = "it was not scanned yet".into();
+            return Err(ScanError::Tree { pkgsrc: config.pkgsrc.clone(), output });
+        }
         None => (rows.tree(), rows.tree()),
         Some(wanted) => {
             let mut locations = wanted.clone();
@@ -232,7 +235,7 @@ pub fn known(config: &Config, store: &Database) -> Result<Report, Bad> {
     let (records, wanted, duplicates) = output::joined(rows.answers(&locations), rows.answers(&wanted).count());
     let failed = |location: &String| Some((location.clone(), rows.failure(location)?.clone()));
     let failed = locations.iter().filter_map(failed).collect();
-    Ok(Report { records, wanted, duplicates, failed, ..Report::default() })
+    Ok(ScanReport { records, wanted, duplicates, failed, ..ScanReport::default() })
 }
 
 /// What would have to be scanned besides these locations, which begin with what is wanted.

@@ -1,4 +1,4 @@
-//! `tanto bulk enter`: how a stage's command comes into its sandbox. For Tanto itself; does not know packages.
+//! `tanto bulk enter`: runs the command of a stage in its sandbox. Internal.
 
 use std::fs;
 use std::io;
@@ -11,25 +11,25 @@ use tanto_exec::sandbox::{self, Entry, SandboxDir};
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-/// Runs a line in a sandbox, and ends as that does.
+/// Runs a command in a sandbox, and exits like it.
 pub(crate) fn run(args: &[Vec<u8>]) -> Stop {
     let Some(asked) = read(args) else {
-        return Stop::failed(Door::Tanto, "error", b"'tanto bulk enter' is for Tanto itself");
+        return Stop::failed(Door::Tanto, "error", b"'tanto bulk enter' is internal");
     };
-    let Asked { place, entry, .. } = &asked;
-    let code = match (&asked.what, &asked.needs) {
-        (What::Line(line), None) => sandbox::enter(place, entry, line),
-        (What::Line(line), Some(needs)) => provide(place, entry, needs, line),
-        (What::Begin, _) => sandbox::begin(place, entry),
-        (What::Leave, _) => sandbox::leave(place),
-        (What::Keep, _) => sandbox::keep(place, entry),
+    let EnterArgs { place, entry, .. } = &asked;
+    let code = match (&asked.action, &asked.needs) {
+        (Action::Line(line), None) => sandbox::enter(place, entry, line),
+        (Action::Line(line), Some(needs)) => provide(place, entry, needs, line),
+        (Action::Begin, _) => sandbox::begin(place, entry),
+        (Action::Leave, _) => sandbox::leave(place),
+        (Action::Keep, _) => sandbox::keep(place, entry),
     };
     Stop { out: Vec::new(), err: Vec::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }
 }
 
-/// What a package needs comes as layers as far as it can; what cannot, a line installs.
+/// Provides dependencies as layers; a command installs those that have none.
 fn provide(place: &SandboxDir, entry: &Entry, needs: &Path, all: &str) -> i32 {
-    let damaged = || io::Error::other("what is needed is not told");
+    let damaged = || io::Error::other("the list of dependencies is malformed");
     let order = fs::read_to_string(needs).and_then(|text| Order::read(&text).ok_or_else(damaged));
     match order.map_err(Trouble::Machine).and_then(|order| layers::provide(place, &order)) {
         Ok(None) => sandbox::pass(place),
@@ -42,29 +42,28 @@ fn provide(place: &SandboxDir, entry: &Entry, needs: &Path, all: &str) -> i32 {
     }
 }
 
-struct Asked {
+struct EnterArgs {
     place: SandboxDir,
     entry: Entry,
-    /// Where it stands what the package needs.
+    /// The file with the dependencies of the package.
     needs: Option<PathBuf>,
-    what: What,
+    action: Action,
 }
 
-/// What is to be done with the sandbox.
 #[derive(PartialEq, Eq, Debug)]
-enum What {
-    /// This is run in it.
+enum Action {
+    /// Runs a command.
     Line(String),
-    /// It is mounted.
+    /// Mounts the sandbox.
     Begin,
-    /// It is not needed any more.
+    /// Removes the sandbox.
     Leave,
-    /// It is there as long as we are.
+    /// Keeps the sandbox while this process runs.
     Keep,
 }
 
-fn read(args: &[Vec<u8>]) -> Option<Asked> {
-    let (mut place, mut entry, mut needs, mut what) = (None, Entry::default(), None, None);
+fn read(args: &[Vec<u8>]) -> Option<EnterArgs> {
+    let (mut place, mut entry, mut needs, mut action) = (None, Entry::default(), None, None);
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
     let mut args = args.iter();
     for arg in args.by_ref() {
@@ -79,20 +78,20 @@ fn read(args: &[Vec<u8>]) -> Option<Asked> {
             b"--network" => entry.network = true,
             b"--measure" => entry.measures = true,
             b"--needs" => needs = Some(path(value)),
-            b"--leave" => what = Some(What::Leave),
-            b"--keep" => what = Some(What::Keep),
+            b"--leave" => action = Some(Action::Leave),
+            b"--keep" => action = Some(Action::Keep),
             b"--" => break,
             _ => return None,
         }
     }
     let line = args.next().map(|line| String::from_utf8(line.clone())).transpose().ok()?;
-    let what = match (what, line) {
-        (None, None) if entry.fresh => What::Begin,
-        (what, None) => what?,
-        (None, Some(line)) => What::Line(line),
+    let action = match (action, line) {
+        (None, None) if entry.fresh => Action::Begin,
+        (action, None) => action?,
+        (None, Some(line)) => Action::Line(line),
         (Some(_), Some(_)) => return None,
     };
-    Some(Asked { place: place?, entry, needs, what })
+    Some(EnterArgs { place: place?, entry, needs, action })
 }
 
 #[cfg(test)]
@@ -100,17 +99,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_entered_with_and_a_place_is_left() {
+    fn arguments_of_enter_are_parsed() {
         let asked = |text: &str| read(&text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
         let entered = asked("--place=/a=b --fresh --hook=x --network --measure -- make").unwrap();
-        assert_eq!(entered.what, What::Line("make".into()));
+        assert_eq!(entered.action, Action::Line("make".into()));
         assert_eq!(entered.place, SandboxDir::new("/a=b"));
         let entry = Entry { fresh: true, hook: Some("x".into()), network: true, measures: true };
         assert_eq!(entered.entry, entry);
-        assert_eq!(asked("--place=/p --fresh").unwrap().what, What::Begin);
+        assert_eq!(asked("--place=/p --fresh").unwrap().action, Action::Begin);
         assert_eq!(asked("--place=/p --needs=/n -- pkg_add").unwrap().needs, Some("/n".into()));
-        assert_eq!(asked("--place=/p --leave").unwrap().what, What::Leave);
-        assert_eq!(asked("--keep --place=/p").unwrap().what, What::Keep);
+        assert_eq!(asked("--place=/p --leave").unwrap().action, Action::Leave);
+        assert_eq!(asked("--keep --place=/p").unwrap().action, Action::Keep);
         for wrong in ["--place=/p", "-- make", "--place=/p --leave -- make", "--place=/p --odd -- make"] {
             assert!(asked(wrong).is_none(), "{wrong}");
         }

@@ -1,83 +1,73 @@
-//! `tanto bulk resolve`: from scan files to one that says what each package needs. Does not know how that is found.
+//! `tanto bulk resolve`.
 
+use std::collections::HashSet;
 use std::io::{self, IoSlice, Write};
 
-use tanto_bulk::package::records::{self, Record};
+use tanto_bulk::error::BulkError;
+use tanto_bulk::package::input_file::InputFile;
+use tanto_bulk::package::records::Record;
+use tanto_bulk::resolve::messages::describe;
 use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
 use tanto_sys::fs::file;
-use tanto_sys::memory::map::Map;
 
-use super::files::{check, failed, open};
-use super::findings;
+use super::failed;
 use crate::command_line::bulk::ResolveArgs;
-use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 
-/// What `tanto bulk resolve` prints. It exits with 1 if a package lacks something, and then writes no output, unless it
-/// was asked for what is missing, or to go on without.
+/// Resolves scans. Exits with 1 if a dependency is missing, and then writes no output unless `--partial` or `--missing` is
+/// given.
 pub(crate) fn run(args: &ResolveArgs) -> Stop {
-    match obey(args) {
-        Ok(stop) => stop,
-        Err(message) => Stop::failed(Door::Tanto, "error", &message),
-    }
+    resolve_scans(args).unwrap_or_else(|error| failed(&error))
 }
 
-fn obey(args: &ResolveArgs) -> Result<Stop, Vec<u8>> {
-    let scans: Vec<&[u8]> = args.scans.iter().map(|path| path.as_os_str().as_encoded_bytes()).collect();
-    let maps = scans.iter().map(|path| open(path)).collect::<Result<Vec<Map>, _>>()?;
+fn resolve_scans(args: &ResolveArgs) -> Result<Stop, BulkError> {
+    let files = args.scans.iter().map(|path| InputFile::open(path)).collect::<Result<Vec<InputFile>, _>>()?;
     let mut records = Vec::new();
     let mut wanted = 0;
-    for (path, map) in scans.iter().zip(&maps) {
-        records.extend(records::read(map).map_err(|bad| findings::bad_scan(path, bad))?);
+    for file in &files {
+        records.extend(file.records()?);
         wanted = if wanted == 0 { records.len() } else { wanted };
     }
     let resolution = resolve(&records, wanted);
     let broken = resolution.packages().any(|(_, package)| package.wanted && package.broken);
-    let goes_on = args.partial || args.missing.is_some();
-    if !broken || goes_on {
+    let is_partial = args.partial || args.missing.is_some();
+    if !broken || is_partial {
         write(args, &records, &resolution)?;
     }
-    scans.iter().zip(&maps).try_for_each(|(path, map)| check(path, map))?;
-    let err = findings::told(&resolution, &records);
-    Ok(Stop { out: Vec::new(), err, code: u8::from(broken && !goes_on) })
+    files.iter().try_for_each(InputFile::check)?;
+    let err = describe(&resolution, &records).into_bytes();
+    Ok(Stop { out: Vec::new(), err, code: u8::from(broken && !is_partial) })
 }
 
-fn write(args: &ResolveArgs, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), Vec<u8>> {
+fn write(args: &ResolveArgs, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), BulkError> {
     if let Some(path) = &args.missing {
         let missing = missing(&resolution.findings);
-        file::write_atomically(path, |file| file.write_all(&missing))
-            .map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error))?;
+        file::write_atomically(path, |file| file.write_all(&missing)).map_err(BulkError::io("writing ", path))?;
     }
     let text = |out: &mut dyn Write| write_records(out, records, resolution);
     match &args.output {
-        Some(path) => file::write_atomically(path, |file| text(file))
-            .map_err(|error| failed("writing ", path.as_os_str().as_encoded_bytes(), &error)),
+        Some(path) => file::write_atomically(path, |file| text(file)).map_err(BulkError::io("writing ", path)),
         None => match text(&mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(|error| failed("writing ", b"the output", &error)),
+            written => written.map_err(BulkError::of("writing the output")),
         },
     }
 }
 
-/// The directories of what is missing, each once, in the order in which it is missed.
+/// Lists the directories of missing dependencies, each once.
 fn missing(findings: &[Finding<'_>]) -> Vec<u8> {
-    let mut seen = std::collections::HashSet::new();
-    let location = |finding: &Finding<'_>| match *finding {
-        Finding::NoMatch { location, .. } => Some(location.to_vec()),
+    let mut seen = HashSet::new();
+    let locations = findings.iter().filter_map(|finding| match *finding {
+        Finding::NoMatch { location, .. } => Some(location),
         _ => None,
-    };
-    findings
-        .iter()
-        .filter_map(location)
-        .filter(|it| seen.insert(it.clone()))
-        .flat_map(|it| [it, b"\n".into()].concat())
-        .collect()
+    });
+    locations.filter(|it| seen.insert(*it)).flat_map(|it| [it, b"\n"].concat()).collect()
 }
 
-/// So many pieces go to the kernel at a time.
+/// The pieces of one system call.
 const PIECES: usize = 512;
 
-/// The records of what is wanted, as they were read, each with what it needs behind it.
+/// Writes the wanted records, each followed by its DEPENDS line.
 fn write_records(out: &mut dyn Write, records: &[Record<'_>], resolution: &Resolution<'_>) -> io::Result<()> {
     let lines: Vec<Vec<u8>> = resolution.packages().map(|(_, it)| depends_line(&it.depends, resolution)).collect();
     let wanted = resolution.packages().filter(|(_, package)| package.wanted);

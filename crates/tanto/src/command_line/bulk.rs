@@ -82,23 +82,23 @@ pub enum BulkCommand {
 
 pub fn run(command: BulkCommand) -> Stop {
     match command {
-        BulkCommand::Init(args) => bulk::init::run(&args.dir),
-        BulkCommand::Scan(args) => bulk::scan::run(&args),
-        BulkCommand::Resolve(args) => bulk::resolve::run(&args),
-        BulkCommand::Check(args) => bulk::check::run(&args),
-        BulkCommand::Build(args) => bulk::build::run(&args),
-        BulkCommand::Status(args) => bulk::ask::status(&args),
-        BulkCommand::Why(args) => bulk::ask::why(&args),
-        BulkCommand::Log(args) => bulk::ask::log(&args),
-        BulkCommand::Shell(args) => bulk::shell::run(&args),
-        BulkCommand::Retry(args) => bulk::change::retry(&args),
-        BulkCommand::Skip(args) => bulk::change::skip(&args),
-        BulkCommand::Kill(args) => bulk::change::kill(&args),
-        BulkCommand::Report(args) => bulk::report::run(&args),
-        BulkCommand::Publish(args) => bulk::publish::run(&args),
-        BulkCommand::Import(args) => bulk::exchange::import(&args),
-        BulkCommand::Export(args) => bulk::exchange::export(&args),
-        BulkCommand::Simulate(args) => bulk::simulate::run(&args),
+        BulkCommand::Init(args) => bulk::init(&args.dir),
+        BulkCommand::Scan(args) => bulk::scan(&args),
+        BulkCommand::Resolve(args) => bulk::resolve(&args),
+        BulkCommand::Check(args) => bulk::check(&args),
+        BulkCommand::Build(args) => bulk::build(&args),
+        BulkCommand::Status(args) => bulk::status(&args),
+        BulkCommand::Why(args) => bulk::why(&args),
+        BulkCommand::Log(args) => bulk::log(&args),
+        BulkCommand::Shell(args) => bulk::shell(&args),
+        BulkCommand::Retry(args) => bulk::retry(&args),
+        BulkCommand::Skip(args) => bulk::skip(&args),
+        BulkCommand::Kill(args) => bulk::kill(&args),
+        BulkCommand::Report(args) => bulk::report(&args),
+        BulkCommand::Publish(args) => bulk::publish(&args),
+        BulkCommand::Import(args) => bulk::import(&args),
+        BulkCommand::Export(args) => bulk::export(&args),
+        BulkCommand::Simulate(args) => bulk::simulate(&args),
         BulkCommand::Enter(args) => internal("enter", args),
         BulkCommand::Fetch(args) => internal("fetch", args),
         BulkCommand::Deliver(args) => internal("deliver", args),
@@ -110,9 +110,9 @@ pub fn run(command: BulkCommand) -> Stop {
 pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<Stop> {
     match name {
         b"enter" => Some(bulk::enter::run(args)),
-        b"fetch" => Some(bulk::fetch::run(args)),
-        b"deliver" => Some(bulk::deliver::run(args)),
-        b"signer" => Some(bulk::sign::serve(args)),
+        b"fetch" => Some(bulk::fetch(args)),
+        b"deliver" => Some(bulk::deliver(args)),
+        b"signer" => Some(bulk::signer(args)),
         _ => None,
     }
 }
@@ -126,13 +126,6 @@ fn internal(name: &str, args: InternalArgs) -> Stop {
 fn percent(value: &str) -> Result<f64, &'static str> {
     let number: Option<f64> = value.strip_suffix('%').and_then(|number| number.parse().ok());
     number.filter(|number| (0.0..=100.0).contains(number)).ok_or("expected a number such as 5%")
-}
-
-fn job_count(value: &str) -> Result<usize, &'static str> {
-    match parse_slots(value) {
-        Ok(SlotCounts(counts)) if counts.len() == 1 => Ok(counts[0]),
-        _ => Err("expected a number such as 4"),
-    }
 }
 
 #[derive(Args, Debug)]
@@ -297,23 +290,16 @@ pub struct ExportArgs {
 }
 
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("source").args(["times", "pool"]).required(true))]
 pub struct BulkSimulateArgs {
     /// Simulate the packages of a resolved scan
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub resolved: PathBuf,
     /// Seconds that each package takes
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub times: Option<PathBuf>,
+    pub times: PathBuf,
     /// Times that the order is based on [default: those of --times]
-    #[arg(long, value_name = "FILE", requires = "times", value_hint = ValueHint::FilePath)]
-    pub known: Option<PathBuf>,
-    /// Serial and parallel seconds of each package, for jobs that all packages share
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub pool: Option<PathBuf>,
-    /// Give each package N of the jobs of --pool
-    #[arg(long, value_name = "N", requires = "pool", value_parser = job_count)]
-    pub make_jobs: Option<usize>,
+    pub known: Option<PathBuf>,
     /// Estimate missing times from the sizes of the distfiles of this tree too
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub pkgsrc: Option<PathBuf>,

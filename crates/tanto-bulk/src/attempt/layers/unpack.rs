@@ -14,7 +14,7 @@ use super::facts::Facts;
 use super::store::make_dir;
 use super::{DB, Ground, Trouble};
 use crate::package::archive::plist::{Entry, Word};
-use crate::package::archive::{Bad, Kind, Member, Metadata, Package};
+use crate::package::archive::{ArchiveError, Kind, Member, Metadata, Package};
 
 /// Unpacks a package into an empty directory. One that pkg_add has to install leaves nothing there.
 pub(super) fn unpack(ground: &Ground, path: &Path, dir: &Path) -> Result<Facts, Trouble> {
@@ -41,9 +41,9 @@ pub(super) fn unpack(ground: &Ground, path: &Path, dir: &Path) -> Result<Facts, 
     Ok(facts)
 }
 
-fn bad_package(path: &Path, bad: Bad) -> Trouble {
+fn bad_package(path: &Path, bad: ArchiveError) -> Trouble {
     match bad {
-        Bad::Io(error) if error.raw_os_error().is_some() => Trouble::Machine(error),
+        ArchiveError::Io(error) if error.raw_os_error().is_some() => Trouble::Machine(error),
         bad => Trouble::Odd(format!("{}: {bad}", path.display())),
     }
 }

@@ -13,7 +13,7 @@ use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use super::Books;
 use crate::config::Stage;
 use crate::coordinator::control_socket::{Answer, Request};
-use crate::coordinator::plan::{Bad, Planned};
+use crate::coordinator::plan::{PlanError, Planned};
 use crate::coordinator::sources::{Anew, Merged};
 use crate::coordinator::state::{Current, Exclusion, PackageState, Pending, REQUESTED, State, StateRecord};
 use crate::freshness::Freshness;
@@ -160,7 +160,7 @@ impl Wishes<'_, '_> {
         let fresh = match records::read(records) {
             Ok(fresh) if words.is_empty() || !self.books.sources.is_empty() => fresh,
             Ok(_) => return Answer::refused(format!("there is no package '{}'", words.join("', '"))),
-            Err(bad) => return Answer::refused(format!("what was scanned is no record: {}", bad.why.told())),
+            Err(bad) => return Answer::refused(format!("the scan has a malformed record: {}", bad.problem)),
         };
         let rewired = match self.learn(&fresh) {
             Ok(rewired) => rewired,
@@ -259,8 +259,8 @@ impl Wishes<'_, '_> {
         let planned = changed.iter().map(|&package| {
             let record = sources.record(package).ok_or("a record is lost")?;
             let planned = Planned::new(&record, Vec::new()).map_err(|bad| match bad {
-                Bad::Name(name) => format!("'{}' is no name for a package", String::from_utf8_lossy(&name)),
-                Bad::Cycle => "packages need each other".into(),
+                PlanError::Name(name) => format!("'{}' is no name for a package", String::from_utf8_lossy(&name)),
+                PlanError::Cycle => "packages need each other".into(),
             })?;
             Ok((package, planned))
         });

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use sha2::{Digest, Sha512};
 
-use super::Bad;
+use super::ArchiveError;
 
 /// What was signed, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,20 +34,20 @@ const BLOCKS: std::ops::RangeInclusive<u64> = 1024..=1 << 26;
 const LONGEST_NAME: u64 = 4096;
 
 /// What was signed, and a reader of the package that fails where it is something else.
-pub(super) fn open<R: Read>(mut from: R) -> Result<(Signed, Checked<io::Take<R>>), Bad> {
+pub(super) fn open<R: Read>(mut from: R) -> Result<(Signed, Checked<io::Take<R>>), ArchiveError> {
     from.read_exact(&mut [0; MAGIC.len()])?;
     let (name, text) = whole(&mut from)?;
     if name != HASH.as_bytes() {
-        return Err(Bad::NoPackage);
+        return Err(ArchiveError::NoPackage);
     }
-    let mut signed = Signed::read(text).ok_or(Bad::Signature("its +PKG_HASH makes no sense"))?;
+    let mut signed = Signed::read(text).ok_or(ArchiveError::Signature("its +PKG_HASH makes no sense"))?;
     let (name, signature) = whole(&mut from)?;
     let form = FORMS.into_iter().find(|form| form.as_bytes() == name);
-    signed.form = form.ok_or(Bad::Signature("there is no signature"))?;
+    signed.form = form.ok_or(ArchiveError::Signature("there is no signature"))?;
     signed.signature = signature;
     let Head { size, .. } = Head::read(&mut from)?;
     if size != signed.size {
-        return Err(Bad::Signature("it has another size"));
+        return Err(ArchiveError::Signature("it has another size"));
     }
     let checked = Checked {
         from: from.take(size),
@@ -68,8 +68,8 @@ struct Head {
 }
 
 impl Head {
-    fn read(from: &mut impl Read) -> Result<Head, Bad> {
-        let broken = || Bad::Member("the head of a member of the signed archive makes no sense");
+    fn read(from: &mut impl Read) -> Result<Head, ArchiveError> {
+        let broken = || ArchiveError::Member("the head of a member of the signed archive makes no sense");
         let mut head = [0; 60];
         from.read_exact(&mut head)?;
         let number = |field: &[u8]| std::str::from_utf8(field.trim_ascii()).ok()?.parse::<u64>().ok();
@@ -88,20 +88,20 @@ impl Head {
     }
 }
 
-fn whole(from: &mut impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
+fn whole(from: &mut impl Read) -> Result<(Vec<u8>, Vec<u8>), ArchiveError> {
     let Head { name, size, padding } = Head::read(from)?;
     if size > LONGEST {
-        return Err(Bad::TooLong);
+        return Err(ArchiveError::TooLong);
     }
     let content = bytes(from, size)?;
     bytes(from, padding)?;
     Ok((name, content))
 }
 
-fn bytes(from: &mut impl Read, length: u64) -> Result<Vec<u8>, Bad> {
+fn bytes(from: &mut impl Read, length: u64) -> Result<Vec<u8>, ArchiveError> {
     let mut content = Vec::new();
     from.take(length).read_to_end(&mut content)?;
-    if (content.len() as u64) < length { Err(Bad::Torn) } else { Ok(content) }
+    if (content.len() as u64) < length { Err(ArchiveError::Torn) } else { Ok(content) }
 }
 
 impl Signed {
@@ -171,7 +171,7 @@ impl<R: Read> Checked<R> {
         }
         if Sha512::digest(&self.block)[..] != expected[..] {
             self.block.clear();
-            return Err(io::Error::other(Bad::Signature("a block has another digest")));
+            return Err(io::Error::other(ArchiveError::Signature("a block has another digest")));
         }
         Ok(true)
     }

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use super::Bad;
+use super::ArchiveError;
 
 /// A member of an archive, without its content.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,11 +85,11 @@ impl<R: Read> Members<R> {
     }
 
     /// The next member. What was not read of the last one is passed over.
-    pub fn next_member(&mut self) -> Result<Option<Member>, Bad> {
+    pub fn next_member(&mut self) -> Result<Option<Member>, ArchiveError> {
         let mut said = Said::default();
         for _ in 0..=MOST_EXTENSIONS {
             let Some(head) = self.next_head()? else { return Ok(None) };
-            let size = number(&head[124..136]).ok_or(Bad::Member("a size is no number"))?;
+            let size = number(&head[124..136]).ok_or(ArchiveError::Member("a size is no number"))?;
             match head[156] {
                 b'x' => said.read(&self.extension(size)?)?,
                 b'g' => drop(self.extension(size)?),
@@ -98,16 +98,16 @@ impl<R: Read> Members<R> {
                 _ => return self.begin(&head, said, size).map(Some),
             }
         }
-        Err(Bad::Member("too much is said of one member"))
+        Err(ArchiveError::Member("too much is said of one member"))
     }
 
-    fn next_head(&mut self) -> Result<Option<[u8; BLOCK]>, Bad> {
+    fn next_head(&mut self) -> Result<Option<[u8; BLOCK]>, ArchiveError> {
         if self.ended {
             return Ok(None);
         }
         let rest = self.left + self.padding;
         if io::copy(&mut (&mut self.from).take(rest), &mut io::sink())? < rest {
-            return Err(Bad::Torn);
+            return Err(ArchiveError::Torn);
         }
         (self.left, self.padding) = (0, 0);
         let mut head = [0; BLOCK];
@@ -120,16 +120,16 @@ impl<R: Read> Members<R> {
         }
         match sums_up(&head) {
             true => self.begun = true,
-            false if self.begun => return Err(Bad::Member("the head of a member is not what its sum says")),
-            false => return Err(Bad::NoPackage),
+            false if self.begun => return Err(ArchiveError::Member("the head of a member is not what its sum says")),
+            false => return Err(ArchiveError::NoPackage),
         }
         Ok(Some(head))
     }
 
     /// The content of a member that says something of the next.
-    fn extension(&mut self, size: u64) -> Result<Vec<u8>, Bad> {
+    fn extension(&mut self, size: u64) -> Result<Vec<u8>, ArchiveError> {
         if size > LONGEST_EXTENSION {
-            return Err(Bad::Member("a name is too long"));
+            return Err(ArchiveError::Member("a name is too long"));
         }
         self.expect(size);
         let mut content = Vec::new();
@@ -142,7 +142,7 @@ impl<R: Read> Members<R> {
         self.padding = size.wrapping_neg() % BLOCK as u64;
     }
 
-    fn begin(&mut self, head: &[u8; BLOCK], said: Said, size: u64) -> Result<Member, Bad> {
+    fn begin(&mut self, head: &[u8; BLOCK], said: Said, size: u64) -> Result<Member, ArchiveError> {
         let path = said.path.unwrap_or_else(|| own_path(head));
         let kind = match head[156] {
             // What pkgsrc's tools and older ones say of directories.
@@ -152,13 +152,13 @@ impl<R: Read> Members<R> {
             b'2' => Kind::Symlink,
             b'5' => Kind::Directory,
             b'3' | b'4' | b'6' => Kind::Special,
-            _ => return Err(Bad::Member("a member is of no known kind")),
+            _ => return Err(ArchiveError::Member("a member is of no known kind")),
         };
         let size = said.size.unwrap_or(size);
         let size = match kind {
             Kind::File if size <= i64::MAX as u64 => size,
-            Kind::Hard if size > 0 => return Err(Bad::Member("a link has content")),
-            Kind::File => return Err(Bad::Member("a member is too long")),
+            Kind::Hard if size > 0 => return Err(ArchiveError::Member("a link has content")),
+            Kind::File => return Err(ArchiveError::Member("a member is too long")),
             _ => 0,
         };
         let link = match kind {
@@ -166,12 +166,12 @@ impl<R: Read> Members<R> {
             _ => Vec::new(),
         };
         if path.is_empty() || path.len().max(link.len()) > LONGEST_PATH || path.contains(&0) || link.contains(&0) {
-            return Err(Bad::Member("a member's name makes no sense"));
+            return Err(ArchiveError::Member("a member's name makes no sense"));
         }
-        let word = |field: &[u8]| number(field).ok_or(Bad::Member("a field is no number"));
+        let word = |field: &[u8]| number(field).ok_or(ArchiveError::Member("a field is no number"));
         let id = |said: Option<u64>, field: &[u8]| {
             let id = said.map_or_else(|| word(field), Ok)?;
-            u32::try_from(id).map_err(|_| Bad::Member("an owner has no such number"))
+            u32::try_from(id).map_err(|_| ArchiveError::Member("an owner has no such number"))
         };
         self.expect(size);
         Ok(Member {
@@ -207,8 +207,8 @@ impl<R: Read> Read for Members<R> {
 
 impl Said {
     /// Lines `LENGTH KEY=VALUE`, where the length is that of the whole line.
-    fn read(&mut self, mut text: &[u8]) -> Result<(), Bad> {
-        let bad = Bad::Member("what is said of a member makes no sense");
+    fn read(&mut self, mut text: &[u8]) -> Result<(), ArchiveError> {
+        let bad = ArchiveError::Member("what is said of a member makes no sense");
         while !text.is_empty() {
             let Some((line, rest)) = line(text) else { return Err(bad) };
             let Some(equals) = line.iter().position(|&byte| byte == b'=') else { return Err(bad) };
@@ -222,7 +222,7 @@ impl Said {
                 b"gid" => decimal(value).is_some_and(|it| replace(&mut self.gid, it)),
                 b"size" => decimal(value).is_some_and(|it| replace(&mut self.size, it)),
                 b"mtime" => time(value).is_some_and(|it| replace(&mut self.mtime, it)),
-                _ if key.starts_with(b"GNU.sparse") => return Err(Bad::Member("a member has holes")),
+                _ if key.starts_with(b"GNU.sparse") => return Err(ArchiveError::Member("a member has holes")),
                 _ => {
                     self.more |= [&b"SCHILY.xattr"[..], b"LIBARCHIVE.xattr", b"SCHILY.acl", b"SCHILY.fflags"]
                         .iter()

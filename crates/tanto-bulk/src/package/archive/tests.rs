@@ -72,7 +72,7 @@ fn lib() -> Vec<u8> {
 type Named = (Vec<u8>, Vec<u8>);
 
 /// All files, with their content; or the first thing that is wrong.
-fn files(package: &[u8]) -> Result<Vec<Named>, Bad> {
+fn files(package: &[u8]) -> Result<Vec<Named>, ArchiveError> {
     let mut package = Package::read(package)?;
     let mut files = Vec::new();
     while let Some(member) = package.next_file()? {
@@ -84,7 +84,7 @@ fn files(package: &[u8]) -> Result<Vec<Named>, Bad> {
 }
 
 fn told(package: &[u8]) -> String {
-    files(package).err().map(|bad| bad.told()).unwrap_or_default()
+    files(package).err().map(|bad| bad.to_string()).unwrap_or_default()
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::io::{self, Read};
 use md5::{Digest, Md5};
 
 use super::plist::Sum;
-use super::{Bad, Kind, Metadata, Package};
+use super::{ArchiveError, Kind, Metadata, Package};
 
 /// Reads a package to its end. Fails if a file has another MD5 than `+CONTENTS` records, is missing, or if the archive
 /// itself is damaged (gzip and signed packages carry digests of all their bytes).
-pub fn verify(from: impl Read) -> Result<(), Bad> {
+pub fn verify(from: impl Read) -> Result<(), ArchiveError> {
     let mut package = Package::read(from)?;
     let metadata = package.metadata().clone();
     let mut open = recorded(&metadata);
@@ -48,8 +48,8 @@ fn md5(from: &mut impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-fn damaged(file: &[u8], why: &str) -> Bad {
-    Bad::Damaged(format!("{} {why}", String::from_utf8_lossy(file)))
+fn damaged(file: &[u8], why: &str) -> ArchiveError {
+    ArchiveError::Damaged(format!("{} {why}", String::from_utf8_lossy(file)))
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     }
 
     fn told(package: &[u8]) -> String {
-        verify(package).map_or_else(|bad| bad.told(), |()| "whole".into())
+        verify(package).map_or_else(|bad| bad.to_string(), |()| "whole".into())
     }
 
     #[test]

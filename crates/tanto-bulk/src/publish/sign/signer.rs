@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use sha2::{Digest, Sha512};
 
 use super::frames::{Answer, LONGEST_SIGNATURE, Question};
-use crate::package::archive::{Bad, Package};
+use crate::package::archive::{ArchiveError, Package};
 use crate::package::digest::hex;
 
 /// Answers until nobody asks any more. `sign` makes a signature of a text. An error means that who asks makes no sense.
@@ -37,12 +37,16 @@ pub fn serve(mut stream: impl Read + Write, mut sign: impl FnMut(&[u8]) -> Resul
 }
 
 /// The text that is to be signed, if the package is what it should be.
-fn judge<R>(question: &Question, told: Result<(Vec<u8>, bool), Bad>, seen: Witness<R>) -> Result<String, String>
+fn judge<R>(
+    question: &Question,
+    told: Result<(Vec<u8>, bool), ArchiveError>,
+    seen: Witness<R>,
+) -> Result<String, String>
 where
     R: Read,
 {
     let wanted = String::from_utf8_lossy(&question.name);
-    let (name, is_signed) = told.map_err(|bad| bad.told())?;
+    let (name, is_signed) = told.map_err(|bad| bad.to_string())?;
     if is_signed {
         return Err("it is signed already".into());
     }

@@ -7,6 +7,7 @@ use std::thread;
 
 use tanto_testing::{Random, Scratch};
 
+use super::client::Client;
 use super::*;
 use crate::package::archive::tests::{gzip, tar};
 use crate::package::archive::{Metadata, Package};
@@ -39,17 +40,18 @@ fn signed(place: &Scratch, name: &str, content: &[u8]) -> Result<Vec<u8>, String
     let mut file = file(place, content);
     let digest = client::digest(&mut file).unwrap();
     let answer = with_signer(|client| client.sign(name, digest, &mut file)).map_err(|failed| failed.to_string())?;
-    let mut sealed = Vec::new();
+    let mut archive = Vec::new();
     let parts = (&answer.0[..], &answer.1[..]);
-    seal(&mut sealed, parts, ("package-name-1.0.tgz", &mut file), digest).map_err(|error| error.to_string())?;
-    Ok(sealed)
+    signed_archive::write(&mut archive, parts, ("package-name-1.0.tgz", &mut file), digest)
+        .map_err(|error| error.to_string())?;
+    Ok(archive)
 }
 
 #[test]
 fn a_signed_package_is_read_as_what_it_was() {
     let place = Scratch::new("sign");
-    let sealed = signed(&place, "lib-1", &package("lib-1")).unwrap();
-    let mut package = Package::read(&sealed[..]).unwrap();
+    let archive = signed(&place, "lib-1", &package("lib-1")).unwrap();
+    let mut package = Package::read(&archive[..]).unwrap();
     let signed = package.metadata().signed().unwrap().clone();
     assert_eq!(
         (&signed.name[..], signed.form, &signed.signature[..]),
@@ -66,8 +68,8 @@ fn only_what_may_be_signed_is_signed() {
     let lib = package("lib-1");
     assert_eq!(signed(&place, "other-1", &lib), Err("it says that it is lib-1".into()));
     assert_eq!(signed(&place, "lib-1", &[b'x'; 2000]), Err("this is no binary package".into()));
-    let sealed = signed(&place, "lib-1", &lib).unwrap();
-    assert_eq!(signed(&place, "lib-1", &sealed), Err("it is signed already".into()));
+    let archive = signed(&place, "lib-1", &lib).unwrap();
+    assert_eq!(signed(&place, "lib-1", &archive), Err("it is signed already".into()));
     let mut file = file(&place, &lib);
     let told = with_signer(|client| {
         let told = [client.sign("lib-1", [7; 64], &mut file), client.sign("lib-1", [0; 64], &mut file)];
@@ -80,14 +82,14 @@ fn only_what_may_be_signed_is_signed() {
 }
 
 #[test]
-fn a_package_that_changes_is_not_sealed() {
+fn a_package_that_changes_is_refused() {
     let place = Scratch::new("sign-changed");
     let mut before = file(&place, &package("lib-1"));
     let digest = client::digest(&mut before).unwrap();
     let (text, signature) = with_signer(|client| client.sign("lib-1", digest, &mut before)).unwrap();
     let mut after = file(&place, &package("lib-2"));
-    let sealed = seal(&mut std::io::sink(), (&text, &signature), ("lib-1.tgz", &mut after), digest);
-    assert_eq!(sealed.unwrap_err().to_string(), "it is not what was signed");
+    let archive = signed_archive::write(&mut std::io::sink(), (&text, &signature), ("lib-1.tgz", &mut after), digest);
+    assert_eq!(archive.unwrap_err().to_string(), "the package is not what was signed");
 }
 
 #[test]
@@ -97,8 +99,8 @@ fn the_last_block_is_never_empty() {
     // Nothing that is read stands behind the end of the archive.
     for bytes in [1 << 16, (1 << 17) - 1, 1 << 17, (1 << 17) + 1] {
         content.resize(bytes, 0);
-        let sealed = signed(&place, "lib-1", &content).unwrap();
-        std::fs::write(place.at("signed"), &sealed).unwrap();
+        let archive = signed(&place, "lib-1", &content).unwrap();
+        std::fs::write(place.at("signed"), &archive).unwrap();
         assert_eq!(Metadata::of(&place.at("signed")).unwrap().name(), b"lib-1");
         let text = Metadata::of(&place.at("signed")).unwrap().signed().unwrap().text.clone();
         let text = String::from_utf8(text).unwrap();

@@ -8,7 +8,7 @@ use super::files::Files;
 use super::inputs::Inputs;
 use super::rows::Rows;
 use super::sight::Sight;
-use super::{Bad, base, list};
+use super::{ScanError, base, list};
 use crate::config::Config;
 use crate::package::records::Record;
 
@@ -24,12 +24,18 @@ pub struct Imported {
 /// Takes the records for what their directories have said. As with pbulk, an answer stands if nothing that was read for
 /// it has changed since then; the time is in nanoseconds since 1970. That the same base system and configuration made it
 /// is for the user to say.
-pub fn import(config: &Config, store: &mut Database, records: &[Record<'_>], made_ns: i64) -> Result<Imported, Bad> {
+pub fn import(
+    config: &Config,
+    store: &mut Database,
+    records: &[Record<'_>],
+    made_ns: i64,
+) -> Result<Imported, ScanError> {
     let mut order: Vec<&str> = Vec::new();
     let mut texts: HashMap<&str, Vec<u8>> = HashMap::new();
     for record in records {
         let location = std::str::from_utf8(record.location).ok().filter(|it| list::is_location(it));
-        let no_location = || Bad::Stopped(format!("{} is no directory", String::from_utf8_lossy(record.location)));
+        let no_location =
+            || ScanError::Stopped(format!("{} is no directory", String::from_utf8_lossy(record.location)));
         let location = location.ok_or_else(no_location)?;
         let text = texts.entry(location).or_insert_with(|| {
             order.push(location);

@@ -21,7 +21,7 @@ pub(super) fn complete(location: &str, output: &[u8]) -> Result<Vec<u8>, String>
     match records::read(&text) {
         Ok(records) if records.is_empty() => Err("it printed no record".into()),
         Ok(_) => Ok(text),
-        Err(bad) => Err(format!("what it printed is no record: line {}: {}", bad.line, bad.why.told())),
+        Err(error) => Err(format!("malformed scan record in line {error}")),
     }
 }
 

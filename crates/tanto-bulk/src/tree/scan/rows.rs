@@ -4,7 +4,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use tanto_record::database::{Database, ScanRow};
 
-use super::Bad;
+use super::ScanError;
 
 /// The location of the tree itself; a category has its name.
 pub(super) const TOP: &str = "";
@@ -13,7 +13,7 @@ pub(super) const TOP: &str = "";
 pub(super) struct Rows(HashMap<String, ScanRow, RandomState>);
 
 impl Rows {
-    pub fn of(store: &Database) -> Result<Rows, Bad> {
+    pub fn of(store: &Database) -> Result<Rows, ScanError> {
         Ok(Rows(store.scanned()?.into_iter().map(|row| (row.location.clone(), row)).collect()))
     }
 

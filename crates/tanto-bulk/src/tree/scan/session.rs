@@ -20,7 +20,7 @@ use super::files::Files;
 use super::inputs::Inputs;
 use super::rows::{Rows, TOP};
 use super::sight::Sight;
-use super::{Bad, Report, Scan, environment, list, output};
+use super::{Scan, ScanError, ScanReport, environment, list, output};
 use crate::config::Config;
 use crate::package::options;
 use crate::shell::quoted;
@@ -31,7 +31,7 @@ pub(super) struct Session<'a> {
     scan: Scan<'a>,
     inputs: Inputs,
     rows: Rows,
-    report: Report,
+    report: ScanReport,
     place: Place,
     /// Words for make, once they are known.
     facts: Option<String>,
@@ -76,10 +76,10 @@ enum What {
 
 impl<'a> Session<'a> {
     /// With all that is known from earlier scans.
-    pub fn begin(scan: Scan<'a>, store: &Database) -> Result<Session<'a>, Bad> {
+    pub fn begin(scan: Scan<'a>, store: &Database) -> Result<Session<'a>, ScanError> {
         let [cache, logs] = written(scan.config);
         let place = Place { cache, logs };
-        place.make().map_err(|error| Bad::Stopped(format!("{}: {error}", scan.config.state)))?;
+        place.make().map_err(|error| ScanError::Stopped(format!("{}: {error}", scan.config.state)))?;
         let mut files = Files::knowing(store.digests()?);
         let sight = Sight::of(scan.config);
         let base = Base::of(scan.config, &sight, &mut files);
@@ -93,14 +93,24 @@ impl<'a> Session<'a> {
         // An earlier version of Tanto kept no parts: then it is not known what has changed.
         let all_again = !changed.is_empty() || !parts.exists();
         let environment = environment::words(scan.config);
-        Ok(Session { scan, inputs, rows, report: Report::default(), place, facts: None, base, all_again, environment })
+        Ok(Session {
+            scan,
+            inputs,
+            rows,
+            report: ScanReport::default(),
+            place,
+            facts: None,
+            base,
+            all_again,
+            environment,
+        })
     }
 
     /// All directories of the tree.
-    pub fn tree(&mut self, store: Database) -> Result<(Vec<String>, Database), Bad> {
+    pub fn tree(&mut self, store: Database) -> Result<(Vec<String>, Database), ScanError> {
         let store = self.ask(What::Subdirs, &[TOP.to_owned()], store)?;
         if let Some(log) = self.rows.failure(TOP).cloned() {
-            return Err(Bad::Tree(log));
+            return Err(ScanError::Tree { pkgsrc: self.scan.config.pkgsrc.clone(), output: log });
         }
         let categories = self.rows.subdirs(TOP);
         let store = self.ask(What::Subdirs, &categories, store)?;
@@ -109,7 +119,7 @@ impl<'a> Session<'a> {
     }
 
     /// Scans these directories, where that is needed.
-    pub fn directories(&mut self, locations: &[String], store: Database) -> Result<Database, Bad> {
+    pub fn directories(&mut self, locations: &[String], store: Database) -> Result<Database, ScanError> {
         let store = self.ask(What::Packages, locations, store)?;
         locations.iter().for_each(|location| self.note_failure(location));
         Ok(store)
@@ -121,7 +131,7 @@ impl<'a> Session<'a> {
     }
 
     /// It is over. What is wanted are the first of the locations.
-    pub fn end(mut self, locations: &[String], wanted: &[String]) -> Report {
+    pub fn end(mut self, locations: &[String], wanted: &[String]) -> ScanReport {
         let joined = output::joined(self.rows.answers(locations), self.rows.answers(wanted).count());
         (self.report.records, self.report.wanted, self.report.duplicates) = joined;
         // The next scan can do without.
@@ -147,7 +157,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn ask(&mut self, what: What, locations: &[String], store: Database) -> Result<Database, Bad> {
+    fn ask(&mut self, what: What, locations: &[String], store: Database) -> Result<Database, ScanError> {
         let mut verified: HashSet<String, RandomState> = HashSet::default();
         let mut asked = Vec::new();
         for location in locations {
@@ -270,7 +280,7 @@ fn needed(records: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Runs what the user wants to be run before.
-pub(super) fn script(scan: &mut Scan<'_>, store: Database) -> Result<Database, Bad> {
+pub(super) fn script(scan: &mut Scan<'_>, store: Database) -> Result<Database, ScanError> {
     let script = &scan.config.script_phase_scan;
     if script.is_empty() {
         return Ok(store);
@@ -283,7 +293,7 @@ pub(super) fn script(scan: &mut Scan<'_>, store: Database) -> Result<Database, B
         Vec::new()
     };
     let store = run(scan, &asks, store, &mut take)?;
-    failed.map_or(Ok(store), |output| Err(Bad::Script(output)))
+    failed.map_or(Ok(store), |output| Err(ScanError::Script(output)))
 }
 
 /// Runs these to their end. What was taken is in the database then, whatever ends it.
@@ -292,8 +302,8 @@ fn run(
     asks: &[Ask],
     store: Database,
     take: &mut dyn FnMut(Answer<'_>) -> Vec<Change>,
-) -> Result<Database, Bad> {
-    let mut journal = Journal::start(store, 0).map_err(|error| Bad::Stopped(error.to_string()))?;
+) -> Result<Database, ScanError> {
+    let mut journal = Journal::start(store, 0).map_err(|error| ScanError::Stopped(error.to_string()))?;
     let mut schedule = ask::schedule(asks);
     for (job, ask) in (0..).zip(asks) {
         let expected_ms = (ask.wall_ms > 0).then(|| i64::try_from(ask.wall_ms).unwrap_or(i64::MAX));
@@ -316,11 +326,11 @@ fn run(
     let verdict = run.run();
     let store = journal.finish()?;
     match verdict {
-        BuildOutcome::Interrupted => Err(Bad::Interrupted),
-        BuildOutcome::InvalidInput(why) => Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned())),
+        BuildOutcome::Interrupted => Err(ScanError::Interrupted),
+        BuildOutcome::InvalidInput(why) => Err(ScanError::Stopped(String::from_utf8_lossy(&why).into_owned())),
         // Commands that fail do not stop the others.
         BuildOutcome::Failed { reason: why, .. } if answers < asks.len() => {
-            Err(Bad::Stopped(String::from_utf8_lossy(&why).into_owned()))
+            Err(ScanError::Stopped(String::from_utf8_lossy(&why).into_owned()))
         }
         BuildOutcome::Failed { .. } | BuildOutcome::Succeeded => Ok(store),
     }

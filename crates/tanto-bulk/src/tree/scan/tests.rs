@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Scans; the report, and which directories were asked.
-    fn scan(&self) -> (std::result::Result<Report, String>, Vec<String>) {
+    fn scan(&self) -> (std::result::Result<ScanReport, String>, Vec<String>) {
         // What was just written could be written again without looking different.
         std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
         std::fs::create_dir_all(&self.config.state).unwrap();
@@ -93,7 +93,7 @@ impl World {
             }
             .run(store)
         });
-        let report = run.map(|(report, _)| report).map_err(|bad| bad.told(config));
+        let report = run.map(|(report, _)| report).map_err(|bad| bad.to_string());
         (report, asked)
     }
 
@@ -245,9 +245,9 @@ fn what_is_known_is_told_without_asking() {
         std::fs::create_dir_all(&world.config.state).unwrap();
         super::known(&world.config, &Database::open(&world.place.at("state/db")).unwrap())
     };
-    assert!(matches!(known(&world), Err(Bad::Tree(_))));
+    assert!(matches!(known(&world), Err(ScanError::Tree { .. })));
     let (scanned, _) = world.scan();
-    let same = |world: &World, report: Report| {
+    let same = |world: &World, report: ScanReport| {
         let known = known(world).unwrap();
         assert_eq!((known.records, known.wanted), (report.records, report.wanted));
     };
@@ -277,6 +277,6 @@ fn an_imported_scan_stands_where_nothing_has_changed() {
     assert_eq!(other.asked(), ["", "a", "b", "a/two"], "only the lists of directories, and what has changed");
     let bad = crate::package::records::read(b"PKGNAME=evil-1\nPKG_LOCATION=../../x\n").unwrap();
     let mut store = Database::open(&other.place.at("state/db")).unwrap();
-    let refused = import(&other.config, &mut store, &bad, made_ns).map_err(|bad| bad.told(&other.config));
+    let refused = import(&other.config, &mut store, &bad, made_ns).map_err(|bad| bad.to_string());
     assert_eq!(refused, Err("../../x is no directory".into()));
 }

@@ -1,5 +1,4 @@
-//! Puts a package together with its signature: an `ar` archive of what was signed, the signature, and the package. The
-//! signer has verified the signature before.
+//! Writes signed packages: `ar` archives of the signed text, the signature and the package.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -11,21 +10,21 @@ use super::client::Hashing;
 
 const MAGIC: &[u8] = b"!<arch>\n";
 const HASH: &str = "+PKG_HASH";
-/// The two forms of signatures that pkg_install reads. Both are text.
+
+/// The forms of signatures that pkg_install reads, both text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum SignatureForm {
     /// A detached, armored PGP signature.
     Pgp,
     /// A detached PKCS#7 signature in PEM, made with an X.509 certificate.
     X509,
 }
 
-impl Form {
-    /// The form of a signature; `None` if it has neither.
-    pub fn of(signature: &[u8]) -> Option<Form> {
+impl SignatureForm {
+    pub fn of(signature: &[u8]) -> Option<SignatureForm> {
         match signature {
-            _ if signature.starts_with(b"-----BEGIN PGP SIGNATURE-----") => Some(Form::Pgp),
-            _ if signature.starts_with(b"-----BEGIN PKCS7-----") => Some(Form::X509),
+            _ if signature.starts_with(b"-----BEGIN PGP SIGNATURE-----") => Some(SignatureForm::Pgp),
+            _ if signature.starts_with(b"-----BEGIN PKCS7-----") => Some(SignatureForm::X509),
             _ => None,
         }
     }
@@ -33,19 +32,19 @@ impl Form {
     /// The name of the archive member that holds it.
     fn member(self) -> &'static str {
         match self {
-            Form::Pgp => "+PKG_GPG_SIGNATURE",
-            Form::X509 => "+PKG_SIGNATURE",
+            SignatureForm::Pgp => "+PKG_GPG_SIGNATURE",
+            SignatureForm::X509 => "+PKG_SIGNATURE",
         }
     }
 }
 
-/// Longer names stand before the content.
-const NAME: usize = 16;
-/// An `ar` archive has ten digits for a length.
-const LONGEST: u64 = 9_999_999_999;
+/// Longer names precede the content.
+const MAX_NAME: usize = 16;
+/// The largest member of an `ar` archive, in bytes.
+const MAX_BYTES: u64 = 9_999_999_999;
 
-/// Writes the signed form of a package whose file has this name. Fails if the package has not this digest.
-pub fn seal(
+/// Writes the signed form of a package with this file name. Fails if the package has another digest.
+pub fn write(
     to: &mut impl Write,
     (text, signature): (&[u8], &[u8]),
     (name, package): (&str, &mut File),
@@ -53,7 +52,8 @@ pub fn seal(
 ) -> io::Result<()> {
     let modified = package.metadata()?.modified()?;
     let bytes = package.metadata()?.len();
-    let form = Form::of(signature).ok_or_else(|| io::Error::other("its signature has no form that pkg_add reads"))?;
+    let form =
+        SignatureForm::of(signature).ok_or_else(|| io::Error::other("pkg_add reads no signature of this form"))?;
     to.write_all(MAGIC)?;
     for (name, content) in [(HASH, text), (form.member(), signature)] {
         head(to, name, content.len() as u64, modified)?;
@@ -75,7 +75,7 @@ pub fn seal(
         }
     }
     pad(to, name, bytes)?;
-    if seen.finalize()[..] == digest[..] { Ok(()) } else { Err(io::Error::other("it is not what was signed")) }
+    if seen.finalize()[..] == digest[..] { Ok(()) } else { Err(io::Error::other("the package is not what was signed")) }
 }
 
 fn head(to: &mut impl Write, name: &str, bytes: u64, modified: SystemTime) -> io::Result<()> {
@@ -84,18 +84,18 @@ fn head(to: &mut impl Write, name: &str, bytes: u64, modified: SystemTime) -> io
         true => (format!("#1/{}", name.len()), bytes + name.len() as u64),
         false => (name.to_owned(), bytes),
     };
-    if bytes > LONGEST {
-        return Err(io::Error::other("a signed package cannot be so long"));
+    if bytes > MAX_BYTES {
+        return Err(io::Error::other("a signed package is limited to 9,999,999,999 bytes"));
     }
     writeln!(to, "{field:<16}{seconds:<12}{:<6}{:<6}{:<8}{bytes:<10}`", 0, 0, "100644")?;
     if is_long(name) { to.write_all(name.as_bytes()) } else { Ok(()) }
 }
 
 fn is_long(name: &str) -> bool {
-    name.len() > NAME || name.contains(' ')
+    name.len() > MAX_NAME || name.contains(' ')
 }
 
-/// Members begin at even places.
+/// Members start at even offsets.
 fn pad(to: &mut impl Write, name: &str, bytes: u64) -> io::Result<()> {
     let bytes = if is_long(name) { bytes + name.len() as u64 } else { bytes };
     if bytes.is_multiple_of(2) { Ok(()) } else { to.write_all(b"\n") }

@@ -1,5 +1,4 @@
-//! Verifies signatures before a package gets them: PGP with `gpgv`, X.509 with `openssl`. Runs in the signer, which can
-//! read the keys.
+//! Verifies signatures in the signer: PGP with `gpgv`, X.509 with `openssl`.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -7,37 +6,36 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use tanto_bulk::publish::sign::Form;
-
-use crate::bulk::files::failed;
+use super::signed_archive::SignatureForm;
+use crate::error::BulkError;
 
 /// Verifies signatures with one set of public keys.
 pub(super) struct Verifier {
-    /// What the programs read. Ours alone, and removed with us.
+    /// A private directory with the inputs of the programs.
     dir: PathBuf,
     /// The public keys; `None` until `gpg --export` is needed.
     keys: Option<PathBuf>,
-    /// `keys` is the user's choice: X.509 certificates have to lead to it.
+    /// The user chose `keys`, so X.509 certificates must lead to it.
     is_chosen: bool,
 }
 
 impl Verifier {
-    /// With the keys of this file, or, if it is empty, with those that `gpg` finds.
+    /// Uses the keys of a file, or those that `gpg` finds if the path is empty.
     pub(super) fn new(keys: &Path) -> Result<Verifier, String> {
         let dir = std::env::temp_dir().join(format!("tanto-signer-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&dir).map_err(|error| told("making ", &dir, &error))?;
+        DirBuilder::new().mode(0o700).create(&dir).map_err(message("making ", &dir))?;
         let is_chosen = !keys.as_os_str().is_empty();
         Ok(Verifier { dir, keys: is_chosen.then(|| keys.to_owned()), is_chosen })
     }
 
-    /// Fails unless this is a good signature of this text, in a form that pkg_install reads.
+    /// Fails unless the signature is good and in a form that pkg_install reads.
     pub(super) fn verify(&mut self, text: &[u8], signature: &[u8]) -> Result<(), String> {
-        let form = Form::of(signature).ok_or_else(|| NO_SIGNATURE.to_owned())?;
+        let form = SignatureForm::of(signature).ok_or_else(|| NO_SIGNATURE.to_owned())?;
         self.write("text", text)?;
         self.write("signature", signature)?;
         match form {
-            Form::Pgp => self.pgp(),
-            Form::X509 => self.x509(),
+            SignatureForm::Pgp => self.pgp(),
+            SignatureForm::X509 => self.x509(),
         }
     }
 
@@ -50,7 +48,7 @@ impl Verifier {
         let has = |word: &str| status.lines().any(|line| line.split(' ').nth(1) == Some(word));
         // gpgv also takes signatures of keys that have expired.
         let is_good = output.status.success() && has("GOODSIG") && !EXPIRED.iter().any(|word| has(word));
-        if is_good { Ok(()) } else { Err(bad("gpgv", &output)) }
+        if is_good { Ok(()) } else { Err(rejected("gpgv", &output)) }
     }
 
     fn x509(&self) -> Result<(), String> {
@@ -66,7 +64,7 @@ impl Verifier {
             }
         }
         let output = self.run(command)?;
-        if output.status.success() { Ok(()) } else { Err(bad("openssl", &output)) }
+        if output.status.success() { Ok(()) } else { Err(rejected("openssl", &output)) }
     }
 
     fn public_keys(&mut self) -> Result<&Path, String> {
@@ -88,7 +86,7 @@ impl Verifier {
 
     fn write(&self, name: &str, content: &[u8]) -> Result<(), String> {
         let path = self.dir.join(name);
-        fs::write(&path, content).map_err(|error| told("writing ", &path, &error))
+        fs::write(&path, content).map_err(message("writing ", &path))
     }
 
     fn run(&self, mut command: Command) -> Result<Output, String> {
@@ -96,7 +94,7 @@ impl Verifier {
         command.current_dir(&self.dir).output().map_err(|error| {
             let program = Path::new(&program);
             let package = if program == Path::new("gpg") { "gnupg".into() } else { program.display().to_string() };
-            told("starting ", program, &error) + &format!(" (it verifies the signature; 'apt-get install {package}')")
+            message("starting ", program)(error) + &format!(" (it verifies the signature; 'apt-get install {package}')")
         })
     }
 }
@@ -111,16 +109,17 @@ impl Drop for Verifier {
 const NO_SIGNATURE: &str = "the sign_command printed no signature: it should print what 'gpg --detach-sign --armor' or \
                             'openssl smime -sign -binary -outform PEM' prints";
 const EXPIRED: [&str; 4] = ["EXPSIG", "EXPKEYSIG", "REVKEYSIG", "BADSIG"];
-/// Of what a program said, in characters.
-const LONGEST: usize = 400;
+/// The limit of the output of a program in a message, in characters.
+const MAX_OUTPUT: usize = 400;
 
-fn told(what: &str, path: &Path, error: &io::Error) -> String {
-    String::from_utf8_lossy(&failed(what, path.as_os_str().as_encoded_bytes(), error)).into_owned()
+fn message(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> String {
+    let path = path.to_owned();
+    move |error| BulkError::io(action, path)(error).to_string()
 }
 
-fn bad(program: &str, output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let said: String = said.join("; ").chars().filter(|it| !it.is_control()).take(LONGEST).collect();
-    format!("the sign_command printed a signature that {program} does not accept for this package: {said}")
+fn rejected(program: &str, output: &Output) -> String {
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = output_text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let output_text: String = lines.join("; ").chars().filter(|it| !it.is_control()).take(MAX_OUTPUT).collect();
+    format!("the sign_command printed a signature that {program} does not accept for this package: {output_text}")
 }

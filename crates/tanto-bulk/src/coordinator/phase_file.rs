@@ -1,26 +1,26 @@
-//! How far a bulk build has come before its packages: written down for `tanto bulk status` in another terminal.
+//! The file that shows the phase of a bulk build before its packages, for `tanto bulk status`.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tanto_bulk::config::Config;
 use tanto_exec::event::{Event, View};
 use tanto_exec::text::units::ExactDuration;
 use tanto_sys::fs::file;
 use tanto_sys::process::pid_identity::{self, ProcessId};
 use tanto_sys::process::procs;
 
-use super::build::now_ms;
+use super::now_ms;
+use crate::config::Config;
 
-/// Below the state.
+/// Its name in the state directory.
 const FILE: &str = "phase";
-/// How often a phase that goes on is written down.
-const WRITE_EVERY: Duration = Duration::from_millis(500);
+const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A phase before packages are built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub enum Phase {
     Prepare,
     Scan,
     Resolve,
@@ -35,49 +35,49 @@ impl Phase {
             Phase::Prepare => "preparing",
             Phase::Scan => "scanning",
             Phase::Resolve => "resolving",
-            Phase::Check => "checking what is up to date",
+            Phase::Check => "checking for up-to-date packages",
         }
     }
 }
 
-/// Directories that are scanned.
+/// Directories of a scan.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Counts {
+struct ScanCounts {
     planned: usize,
     ended: usize,
     failed: usize,
 }
 
-/// This phase begins. What cannot be written down is only missing where somebody asks for it.
-pub(super) fn begin(config: &Config, phase: Phase) {
-    write(&path(config), phase, now_ms(), Counts::default());
+/// Records the start of a phase. A failure only makes `status` incomplete.
+pub fn begin(config: &Config, phase: Phase) {
+    write(&path(config), phase, now_ms(), ScanCounts::default());
 }
 
-/// Packages are built now, and say themselves how far they are.
-pub(super) fn end(config: &Config) {
+/// Removes the file: from now on the control socket answers.
+pub fn end(config: &Config) {
     let _ = fs::remove_file(path(config));
 }
 
-/// The phase of a build that has not come to its packages, in a line; none if there is no such build.
-pub(super) fn told(config: &Config) -> Option<String> {
-    told_of(&fs::read_to_string(path(config)).ok()?, now_ms())
+/// Describes the phase of a running build in a line; `None` if no build is in such a phase.
+pub fn describe(config: &Config) -> Option<String> {
+    parse(&fs::read_to_string(path(config)).ok()?, now_ms())
 }
 
 fn path(config: &Config) -> PathBuf {
     Path::new(&config.state).join(FILE)
 }
 
-fn write(path: &Path, phase: Phase, since_ms: i64, counts: Counts) {
+fn write(path: &Path, phase: Phase, since_ms: i64, counts: ScanCounts) {
     let Ok(own) = ProcessId::current() else { return };
-    let Counts { planned, ended, failed } = counts;
+    let ScanCounts { planned, ended, failed } = counts;
     let text = format!("{own} {} {since_ms} {planned} {ended} {failed} {}\n", pid_identity::boot_id(), phase.name());
-    let _ = file::write_atomically(path, |file| std::io::Write::write_all(file, text.as_bytes()));
+    let _ = file::write_atomically(path, |file| file.write_all(text.as_bytes()));
 }
 
-fn told_of(text: &str, now_ms: i64) -> Option<String> {
+fn parse(text: &str, now_ms: i64) -> Option<String> {
     let mut words = text.trim_end().splitn(7, ' ');
     let owner = ProcessId::parse(words.next()?.as_bytes())?;
-    let is_running = procs::stat(owner.pid()).is_some_and(|look| look.process == owner && !look.is_gone());
+    let is_running = procs::stat(owner.pid()).is_some_and(|stat| stat.process == owner && !stat.is_gone());
     if words.next()? != pid_identity::boot_id() || !is_running {
         return None;
     }
@@ -96,32 +96,31 @@ fn told_of(text: &str, now_ms: i64) -> Option<String> {
     Some(format!("{line}, for {length} now\n"))
 }
 
-/// Writes down how far a scan is, and hands on what it sees.
-pub(super) struct Progress<'v> {
+/// A view that records the progress of a scan and forwards all events.
+pub struct ScanProgress<'v> {
     view: &'v mut dyn View,
     path: PathBuf,
     since_ms: i64,
-    counts: Counts,
-    /// All commands that were planned together have ended.
+    counts: ScanCounts,
+    /// The last batch of commands has ended.
     is_over: bool,
     written: Option<Instant>,
 }
 
-impl<'v> Progress<'v> {
-    /// The scan begins.
-    pub(super) fn of(config: &Config, view: &'v mut dyn View) -> Progress<'v> {
+impl<'v> ScanProgress<'v> {
+    pub fn new(config: &Config, view: &'v mut dyn View) -> ScanProgress<'v> {
         begin(config, Phase::Scan);
-        let (path, since_ms) = (path(config), now_ms());
-        Progress { view, path, since_ms, counts: Counts::default(), is_over: false, written: None }
+        let counts = ScanCounts::default();
+        ScanProgress { view, path: path(config), since_ms: now_ms(), counts, is_over: false, written: None }
     }
 }
 
-impl View for Progress<'_> {
+impl View for ScanProgress<'_> {
     fn event(&mut self, event: Event<'_>) {
         match &event {
             Event::Planned { .. } => {
                 if std::mem::take(&mut self.is_over) {
-                    self.counts = Counts::default();
+                    self.counts = ScanCounts::default();
                 }
                 self.counts.planned += 1;
             }
@@ -133,8 +132,8 @@ impl View for Progress<'_> {
             }
             _ => {}
         }
-        let is_news = matches!(event, Event::BuildStarted { .. } | Event::Finished { .. });
-        if is_news && self.written.is_none_or(|written| written.elapsed() >= WRITE_EVERY) {
+        let is_progress = matches!(event, Event::BuildStarted { .. } | Event::Finished { .. });
+        if is_progress && self.written.is_none_or(|written| written.elapsed() >= WRITE_INTERVAL) {
             write(&self.path, Phase::Scan, self.since_ms, self.counts);
             self.written = Some(Instant::now());
         }
@@ -156,18 +155,18 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn a_phase_is_told_while_its_process_runs() {
+    fn phase_is_shown_while_its_process_runs() {
         let place = Scratch::new("bulk-phase");
-        let told = || told_of(&fs::read_to_string(place.at("phase")).unwrap(), 65_500);
-        write(&place.at("phase"), Phase::Scan, 500, Counts { planned: 1200, ended: 7, failed: 1 });
-        assert_eq!(told().as_deref(), Some("scanning: 7 of 1200 directories, 1 failed, for 1m5s now\n"));
-        write(&place.at("phase"), Phase::Check, 64_000, Counts::default());
-        assert_eq!(told().as_deref(), Some("checking what is up to date, for 1s now\n"));
+        let described = || parse(&fs::read_to_string(place.at("phase")).unwrap(), 65_500);
+        write(&place.at("phase"), Phase::Scan, 500, ScanCounts { planned: 1200, ended: 7, failed: 1 });
+        assert_eq!(described().as_deref(), Some("scanning: 7 of 1200 directories, 1 failed, for 1m5s now\n"));
+        write(&place.at("phase"), Phase::Check, 64_000, ScanCounts::default());
+        assert_eq!(described().as_deref(), Some("checking for up-to-date packages, for 1s now\n"));
         let text = fs::read_to_string(place.at("phase")).unwrap();
         place.write("phase", text.replacen('.', ".9", 1));
-        assert_eq!(told(), None, "another process has its number");
+        assert_eq!(described(), None, "another process with the same pid");
         for damaged in ["", "x", "1.2 boot 0 0", &text.replace("checking", "doing")] {
-            assert_eq!(told_of(damaged, 0), None, "{damaged}");
+            assert_eq!(parse(damaged, 0), None, "{damaged}");
         }
     }
 }

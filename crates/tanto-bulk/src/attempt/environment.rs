@@ -1,0 +1,176 @@
+//! The build environment: mount namespace, sandboxes and the shares of the machine, from the configuration.
+
+use std::cell::OnceCell;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use tanto_exec::resource_sampler;
+use tanto_sys::fs::{mounts, page_cache};
+use tanto_sys::machine::cpu;
+use tanto_sys::process::namespaces::{self, Namespace};
+use tanto_sys::user;
+
+use super::build_settings::{Fetching, Site};
+use super::make_wrappers::Makes;
+use super::platform_vars;
+use super::sandbox::Sandbox;
+use super::workdirs::Works;
+use crate::config::{Config, NO_SANDBOX, SandboxKind, Scratch, Stage};
+use crate::error::{BulkError, cause};
+
+const ROOT: u32 = 0;
+
+/// A mount namespace of this process, and the sandboxes in it.
+pub struct Environment {
+    config: Config,
+    /// Paths that are hidden in sandboxes.
+    hidden: Vec<String>,
+    /// This process is root only in its user namespace, where no other user exists.
+    pub as_user: bool,
+    /// Made on first use.
+    sandbox: OnceCell<Sandbox>,
+}
+
+impl Environment {
+    /// Enters a mount namespace if the configuration asks for sandboxes: its mounts vanish with this process. The paths of
+    /// the state, the signing keys and `hidden` are hidden in sandboxes. To be called while the process has one thread.
+    pub fn enter(config: &Config, hidden: Option<&str>) -> Result<Option<Rc<Environment>>, BulkError> {
+        if config.sandbox == NO_SANDBOX {
+            return Ok(None);
+        }
+        let own = [config.state.as_str(), &config.sign_keys];
+        let hidden: Vec<String> = own.into_iter().chain(hidden).map(str::to_owned).collect();
+        let as_user = enter_namespace().map_err(|error| {
+            let why = cause(&error);
+            format!("cannot create a sandbox: {why}. Set sandbox = \"none\" to build without one")
+        })?;
+        Ok(Some(Rc::new(Environment { config: config.clone(), hidden, as_user, sandbox: OnceCell::new() })))
+    }
+
+    /// The sandbox that all packages share.
+    pub fn sandbox(&self) -> Result<&Sandbox, String> {
+        if let Some(sandbox) = self.sandbox.get() {
+            return Ok(sandbox);
+        }
+        let kind = SandboxKind::named(&self.config.sandbox).ok_or("sandboxes are turned off")?;
+        let made = Sandbox::prepare(&self.config, kind, &program()?, self.as_user, &self.hidden)?;
+        Ok(self.sandbox.get_or_init(|| made))
+    }
+}
+
+/// Returns whether this process is root only in a user namespace.
+fn enter_namespace() -> io::Result<bool> {
+    let as_user = user::effective() != ROOT || namespaces::unshare(&[Namespace::Mounts]).is_err();
+    if as_user {
+        namespaces::unshare_as_root(&[Namespace::Mounts])?;
+    }
+    mounts::make_all_slave()?;
+    Ok(as_user)
+}
+
+/// The path of this program.
+fn program() -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    Ok(program.to_string_lossy().into_owned())
+}
+
+/// Gathers the settings of all attempts, and tries out the sandbox.
+pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Site, BulkError> {
+    let as_user = environment.is_some_and(|it| it.as_user);
+    let is_root = user::effective() == ROOT && !as_user;
+    let unprivileged = Some(&config.unprivileged_user).filter(|user| !user.is_empty());
+    if let (true, Some(user)) = (as_user, unprivileged) {
+        eprintln!("tanto: the sandbox has one user only: nothing runs as '{user}'");
+    }
+    let (sandbox, facts) = match environment {
+        None => (None, platform_vars::ask(config, None)),
+        Some(environment) => {
+            let sandbox = environment.sandbox()?.clone();
+            let programs = [config.make.as_str(), &config.pkg_add, &config.pkg_delete];
+            let said = sandbox.try_out(&config.pkgsrc, &programs, &platform_vars::question(config))?;
+            (Some(sandbox), platform_vars::known(&said))
+        }
+    };
+    let clients = match config.build_clients {
+        _ if config.sandbox == NO_SANDBOX => 1,
+        0 => cpu::count(),
+        count => count,
+    };
+    Ok(Site {
+        pkgsrc: config.pkgsrc.clone(),
+        make: config.make.clone(),
+        prefix: config.prefix.clone(),
+        pkgdb: config.pkgdb.clone(),
+        packages: config.packages.clone(),
+        logs: config.bulklog.clone(),
+        bootstrapkit: config.bootstrapkit.clone(),
+        pkg_add: config.pkg_add.clone(),
+        pkg_delete: config.pkg_delete.clone(),
+        make_jobs: make_jobs(config),
+        makes: make_wrappers(config)?,
+        suffix: config.pkg_sufx.clone(),
+        user: unprivileged.filter(|_| is_root).cloned(),
+        one_user: as_user,
+        unprivileged_checksum: config.use_unprivileged_checksum,
+        environment: config.environment.clone(),
+        facts,
+        sandbox,
+        memory: environment.and_then(|_| scratch_bytes(config, clients, as_user)),
+        clients,
+        wrkobjdir: config.wrkobjdir.clone(),
+        distdir: config.distdir.clone(),
+        fetching: Fetching {
+            lock: format!("{}/fetching", config.state),
+            master_site_override: config.master_site_override.clone(),
+            ignore_interactive_fetch: config.ignore_interactive_fetch,
+            post_fetch_hook: config.post_fetch_hook.clone(),
+        },
+        door: program()?,
+        keep_wrkdir: config.keep_wrkdir,
+        keep_prefix: config.keep_prefix,
+        prepare_action: config.client_prepare_action.clone(),
+        sync_package: config.sync_package.clone(),
+        sync_buildlog: config.sync_buildlog.clone(),
+        limits: Stage::ALL.into_iter().map(|stage| (stage, config.limits(stage.name()))).collect(),
+        works: Works::of(&config.state),
+    })
+}
+
+/// The number of job tokens for all packages.
+pub fn job_tokens(config: &Config) -> usize {
+    if config.jobs == 0 { cpu::count() } else { config.jobs }
+}
+
+/// MAKE_JOBS.
+pub fn make_jobs(config: &Config) -> usize {
+    if config.make_jobs == 0 { job_tokens(config) } else { config.make_jobs }
+}
+
+/// Writes the make wrappers through which packages share job tokens; `None` if each package has one job.
+fn make_wrappers(config: &Config) -> Result<Option<Makes>, BulkError> {
+    if make_jobs(config) == 1 {
+        return Ok(None);
+    }
+    // Without a sandbox, the unprivileged user can read the logs but not the state.
+    let place = if config.sandbox == NO_SANDBOX { config.meta_dir() } else { PathBuf::from(&config.state) };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let makes = Makes::write(&place.join("makes"), &config.make, &path);
+    makes.map(Some).map_err(BulkError::of("writing the make wrappers"))
+}
+
+/// Below this, most packages would be moved to the disk.
+const MIN_SCRATCH: u64 = 256 << 20;
+
+/// The bytes that each package may write in memory; `None` if packages write on the disk.
+fn scratch_bytes(config: &Config, clients: usize, as_user: bool) -> Option<u64> {
+    let bytes = match config.scratch_size {
+        Scratch::Most(bytes) => return Some(bytes),
+        Scratch::Disk => return None,
+        // Overlays of an unprivileged user need extended attributes.
+        Scratch::Auto if as_user && !page_cache::tmpfs_supports_xattrs() => return None,
+        // The other half is for processes.
+        Scratch::Auto => resource_sampler::machine()().free_kib? * 1024 / 2 / clients.max(1) as u64,
+    };
+    (bytes >= MIN_SCRATCH).then_some(bytes)
+}

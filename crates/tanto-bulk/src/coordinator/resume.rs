@@ -1,0 +1,142 @@
+//! Begins a run, or resumes an unfinished one.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::path::Path;
+
+use tanto_record::database::{AttemptRow, Change, Database, FileRow, PackageRow};
+
+use super::now_ms;
+use super::phases::{package_files, run_script};
+use super::plan::Plan;
+use super::state::{INTERRUPTED, PackageState, Pending, REQUESTED, State};
+use crate::config::Config;
+use crate::error::BulkError;
+use crate::freshness::Freshness;
+use crate::package::digest::sha512;
+
+/// A run that this build began or resumes.
+pub struct StartedRun {
+    run: i64,
+    /// The state of a resumed run.
+    earlier: Option<EarlierRun>,
+    /// Packages that the user asked to rebuild.
+    requested: HashSet<String>,
+}
+
+struct EarlierRun {
+    rows: Vec<PackageRow>,
+    /// Why packages had to be built.
+    due: Vec<(u32, String)>,
+}
+
+/// Why up-to-date packages are built.
+const AGAIN: &str = "--again was given";
+
+/// Resumes the last run if it is unfinished, else begins one.
+pub fn start(config: &Config, store: &mut Database, again: bool) -> Result<StartedRun, BulkError> {
+    let last = store.last_run()?;
+    let requested = last.map_or_else(|| Ok(HashSet::new()), |(run, _)| requested(store, run))?;
+    if let Some((run, None)) = last
+        && !again
+    {
+        let earlier = EarlierRun { rows: store.packages(run)?, due: store.due(run)? };
+        return Ok(StartedRun { run, earlier: Some(earlier), requested });
+    }
+    run_script("script_phase_pre_build", &config.script_phase_pre_build)?;
+    if !config.reuse_scan_results {
+        store.forget_scans()?;
+    }
+    let run = store.begin_run(now_ms())?;
+    if again {
+        // For a resume before the packages are known: the row then stands for all of them.
+        store.apply(run, &[Change::Due { package: 0, why: AGAIN.into() }])?;
+    }
+    Ok(StartedRun { run, earlier: None, requested })
+}
+
+/// Returns the open requests of `tanto bulk retry` in this run, or in the one before if this one has no packages yet.
+fn requested(store: &Database, run: i64) -> Result<HashSet<String>, BulkError> {
+    let mut rows = store.packages(run)?;
+    if rows.is_empty() {
+        rows = store.packages(run - 1)?;
+    }
+    let is_request = |row: &PackageRow| row.state == State::Open.name() && row.why == REQUESTED;
+    Ok(rows.into_iter().filter(is_request).map(|row| row.name).collect())
+}
+
+/// Restores package states in a resumed run: done packages stay done as long as their files exist, and failed ones are not
+/// tried again. If the packages are others than before, the run ends and another one continues in its place.
+pub fn restore(
+    config: &Config,
+    store: &mut Database,
+    started: StartedRun,
+    mut plan: Plan,
+    (again, one_user): (bool, bool),
+) -> Result<(i64, Plan), BulkError> {
+    let StartedRun { mut run, earlier, requested } = started;
+    for package in plan.all() {
+        if requested.contains(&plan.package(package).name) && plan.package(package).state() == State::Open {
+            plan.set(package, PackageState::Open(Pending::Requested));
+            plan.stands(package, Freshness::Stale(REQUESTED.into()));
+        }
+    }
+    let is_for_all = |it: &EarlierRun| it.rows.is_empty() && it.due.iter().any(|(_, why)| why == AGAIN);
+    if again || earlier.as_ref().is_some_and(is_for_all) {
+        plan.all().for_each(|package| plan.stands(package, Freshness::Stale(AGAIN.into())));
+    }
+    let Some(EarlierRun { rows, due }) = earlier else { return Ok((run, plan)) };
+    let is_same = rows.iter().map(|row| &row.name).eq(plan.packages.iter().map(|package| &package.name));
+    if !rows.is_empty() && !is_same {
+        store.apply(run, &[Change::Ended { at_ms: now_ms() }])?;
+        run = store.begin_run(now_ms())?;
+    }
+    let again: HashSet<u32> = due.into_iter().filter(|(_, why)| why == AGAIN).map(|(package, _)| package).collect();
+    let again: HashSet<&str> = rows.iter().filter(|row| again.contains(&row.package)).map(|row| &*row.name).collect();
+    mark_stale(&mut plan, &again, AGAIN);
+    let replaced = replaced_files(config, store, &rows)?;
+    let replaced: HashSet<&str> = replaced.iter().map(|file| &*file.name).collect();
+    mark_stale(&mut plan, &replaced, "its file was replaced when the build was killed");
+    let files = package_files(config);
+    let is_valid = |row: &PackageRow, state| match state {
+        State::Done => files.file(&row.name).is_file(),
+        // Several users may exist now.
+        State::NeedsRoot => one_user,
+        _ => true,
+    };
+    let state = |row: &PackageRow| State::named(&row.state).filter(|&state| is_valid(row, state));
+    let states: HashMap<&str, PackageState> =
+        rows.iter().filter_map(|row| Some((&*row.name, PackageState::restore(state(row)?, &row.why)))).collect();
+    plan.resume(|name| states.get(name).cloned());
+    plan.tried(&end_attempts(store, run)?);
+    Ok((run, plan))
+}
+
+fn mark_stale(plan: &mut Plan, names: &HashSet<&str>, why: &str) {
+    for package in plan.all() {
+        if names.contains(&*plan.package(package).name) {
+            plan.stands(package, Freshness::Stale(why.into()));
+        }
+    }
+}
+
+/// Returns all attempts of a run, and marks those that a killed build left open as interrupted.
+fn end_attempts(store: &mut Database, run: i64) -> Result<Vec<AttemptRow>, BulkError> {
+    let attempts = store.attempts(run)?;
+    let open = attempts.iter().filter(|it| it.ended_ms.is_none());
+    let ended = open.map(|it| Change::Attempt(AttemptRow { outcome: "interrupted".into(), ..it.clone() }));
+    store.apply(run, &ended.collect::<Vec<Change>>())?;
+    Ok(attempts)
+}
+
+/// Returns the files of interrupted packages that differ from the recorded digest: they were replaced without a record.
+fn replaced_files(config: &Config, store: &Database, rows: &[PackageRow]) -> Result<Vec<FileRow>, BulkError> {
+    let was_running = |row: &&PackageRow| row.state == State::Running.name() || row.why == INTERRUPTED;
+    let names: HashSet<&str> = rows.iter().filter(was_running).map(|row| &*row.name).collect();
+    let mut files = store.files()?;
+    files.retain(|file| {
+        let digest = || File::open(Path::new(&config.packages).join(&file.path)).and_then(|mut file| sha512(&mut file));
+        names.contains(&*file.name) && digest().is_ok_and(|digest| digest.as_bytes() != file.digest)
+    });
+    Ok(files)
+}

@@ -1,0 +1,68 @@
+//! Messages about the findings of a resolution.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::{Finding, Package, Resolution};
+use crate::package::records::Record;
+
+/// Describes all findings, a line for each.
+pub fn describe(resolution: &Resolution<'_>, records: &[Record<'_>]) -> String {
+    let mut text = String::new();
+    for finding in &resolution.findings {
+        let level = if finding.is_error() { "error" } else { "warning" };
+        let _ = writeln!(text, "tanto: {level}: {}", message(finding, resolution, records));
+    }
+    text
+}
+
+/// Lists the packages with missing dependencies, with a description for each.
+pub fn lacking(resolution: &Resolution<'_>, records: &[Record<'_>]) -> Vec<(Package, String)> {
+    let mut all: Vec<(Package, String)> = Vec::new();
+    for finding in &resolution.findings {
+        let (&Finding::NoMatch { package, .. } | &Finding::NoDependency { package, .. } | &Finding::NoList(package)) =
+            finding
+        else {
+            continue;
+        };
+        let message = message(finding, resolution, records);
+        match all.last_mut() {
+            Some((last, text)) if *last == package => *text += &format!("; {message}"),
+            _ => all.push((package, message)),
+        }
+    }
+    all
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+fn message(finding: &Finding<'_>, resolution: &Resolution<'_>, records: &[Record<'_>]) -> String {
+    let name = |package: Package| text(records[package as usize].name);
+    let place = |package: Package| text(records[package as usize].location);
+    match *finding {
+        Finding::NoMatch { package, pattern, location, ref nearest } => {
+            let near: Vec<String> = nearest.iter().map(|&it| format!("{} ({})", name(it), place(it))).collect();
+            let near = if near.is_empty() { String::new() } else { format!("; there is {}", near.join(", ")) };
+            format!("{} needs {} ({}), and nothing matches{near}", name(package), text(pattern), text(location))
+        }
+        Finding::Elsewhere { package, pattern, location, best } => {
+            let needs = format!("{} needs {} ({})", name(package), text(pattern), text(location));
+            format!("{needs}, and the best match is {} in {}", name(best), place(best))
+        }
+        Finding::NoDependency { package, text: words } => {
+            let (place, name, words) = (place(package), name(package), text(words));
+            format!("{place}: {name}: '{words}' is no dependency (PATTERN:../../CATEGORY/DIRECTORY)")
+        }
+        Finding::NoList(package) => format!("{}: {} has no ALL_DEPENDS", place(package), name(package)),
+        Finding::Duplicate { first, second } => {
+            format!("{} is made in {} and in {}; the first is taken", name(first), place(first), place(second))
+        }
+        Finding::Cycle(ref packages) => {
+            let all = packages.iter().chain(packages.first());
+            let names: Vec<Cow<'_, str>> = all.map(|&package| text(resolution.name(package).text())).collect();
+            format!("packages need each other: {}", names.join(" -> "))
+        }
+    }
+}
