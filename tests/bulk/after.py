@@ -211,7 +211,7 @@ def foreign(place, directory, package, content):
     for damaged, why in (
         (content[:-6] + bytes([content[-6] ^ 1]) + content[-5:], "corrupt gzip stream does not have a matching checksum"),
         (gzip.compress(bytes(archive)), "the package is damaged: "),
-        (content[: len(content) // 2], "the package is not whole"),
+        (content[: len(content) // 2], "the package is truncated"),
     ):
         package.write_bytes(damaged)
         told = place.error("publish")

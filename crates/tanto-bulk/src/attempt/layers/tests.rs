@@ -215,7 +215,7 @@ fn packages_in_each_others_way_are_left_to_pkg_add() {
     std::os::unix::fs::symlink("x", tree.place.at("kit/pkg/lib")).unwrap();
     assert_eq!(tree.odd(&["two-1"]), "lib is no directory in the bootstrap kit");
     tree.place.write("packages/bad-1.tgz", "no package at all");
-    assert!(tree.odd(&["bad-1"]).ends_with("bad-1.tgz: the package is not whole: its file ends too early"));
+    assert!(tree.odd(&["bad-1"]).ends_with("bad-1.tgz: the package is truncated"));
 }
 
 #[test]

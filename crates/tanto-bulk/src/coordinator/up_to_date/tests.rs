@@ -126,7 +126,7 @@ fn missing_and_foreign_files_are_stale() {
         .unwrap();
     assert_eq!(world.why("lib-1.0", &[]), "its file says that it is other-1");
     world.scratch.write("packages/All/lib-1.0.tgz", "no package at all");
-    assert_eq!(world.why("lib-1.0", &[]), "the package is not whole: its file ends too early");
+    assert_eq!(world.why("lib-1.0", &[]), "the package is truncated");
     let path = world.scratch.at("packages/All/lib-1.0.tgz");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();

@@ -129,16 +129,16 @@ fn what_is_wrong_is_told() {
         package
     };
     for (package, why) in [
-        (&b""[..], "the package is not whole: its file ends too early"),
-        (&[b'x'; 600], "this is no binary package"),
+        (&b""[..], "the package is truncated"),
+        (&[b'x'; 600], "not a binary package"),
         (&tar(&[("x", b"")]), "the package has no +CONTENTS with a @name"),
         (&tar(&[("+CONTENTS", b"@cwd /pkg\n")]), "the package has no +CONTENTS with a @name"),
         (&twice, "the package has two +DESC"),
-        (&huge, "the package says more of itself than can be meant"),
+        (&huge, "package metadata exceeds the limit of 128 MiB"),
         (&names, "the package's archive is damaged: a name is too long"),
         (&chain, "the package's archive is damaged: too much is said of one member"),
-        (b"BZh91AY&SY", "the package is packed with bzip2, and only gzip can be read"),
-        (b"\xfd7zXZ\0\0", "the package is packed with xz, and only gzip can be read"),
+        (b"BZh91AY&SY", "the package is compressed with bzip2; only gzip is supported"),
+        (b"\xfd7zXZ\0\0", "the package is compressed with xz; only gzip is supported"),
         (&head("+CONTENTS", b'S', 0), "the package's archive is damaged: a member is of no known kind"),
     ] {
         assert_eq!(told(package), why);

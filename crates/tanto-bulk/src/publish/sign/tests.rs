@@ -67,7 +67,7 @@ fn only_what_may_be_signed_is_signed() {
     let place = Scratch::new("sign-refused");
     let lib = package("lib-1");
     assert_eq!(signed(&place, "other-1", &lib), Err("it says that it is lib-1".into()));
-    assert_eq!(signed(&place, "lib-1", &[b'x'; 2000]), Err("this is no binary package".into()));
+    assert_eq!(signed(&place, "lib-1", &[b'x'; 2000]), Err("not a binary package".into()));
     let archive = signed(&place, "lib-1", &lib).unwrap();
     assert_eq!(signed(&place, "lib-1", &archive), Err("it is signed already".into()));
     let mut file = file(&place, &lib);

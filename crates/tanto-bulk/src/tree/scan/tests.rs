@@ -191,7 +191,7 @@ fn a_limited_scan_goes_on_until_nothing_is_missing() {
     assert_eq!(world.asked(), ["c/none"]);
     world.place.write("list", "a/two\n../x\n");
     let told = world.scan().0.unwrap_err();
-    assert!(told.ends_with("list:2: this is no category/directory: ../x"), "{told}");
+    assert!(told.ends_with("list:2: expected category/directory: ../x"), "{told}");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_tree_that_says_nothing_is_told() {
     let world = World::new("scan-tree");
     world.says.borrow_mut().insert(String::new(), Effect::ends(2, b"no such target\n"));
     let told = world.scan().0.unwrap_err();
-    assert!(told.ends_with("does not say what is in it:\nno such target\nit exited with 2"), "{told}");
+    assert!(told.ends_with("does not list its directories:\nno such target\nit exited with 2"), "{told}");
 }
 
 #[test]
