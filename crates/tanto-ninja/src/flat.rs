@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use tanto_sys::memory::FrozenWords;
-use tanto_sys::memory::prefetch;
+use tanto_sys::memory::{FrozenWords, prefetch};
 
 pub use blocks::{BLOCK_SIZE, Blocks, WordLimit};
 

@@ -9,13 +9,6 @@ pub(crate) mod lazy_text;
 pub(crate) mod manifest_data;
 pub(crate) mod text_pool;
 
-use crate::hash::Map;
-use crate::hash::Set;
-use crate::ids::EdgeId;
-use crate::ids::NodeId;
-use crate::ids::PoolId;
-use crate::ids::RuleId;
-use crate::ids::ScopeId;
 use std::cell::OnceCell;
 
 use bumpalo::Bump;
@@ -23,6 +16,8 @@ use hashbrown::HashTable;
 
 use self::manifest_data::ManifestData;
 use crate::hash::rapidhash as hash;
+use crate::hash::{Map, Set};
+use crate::ids::{EdgeId, NodeId, PoolId, RuleId, ScopeId};
 
 pub use self::bindings::{CommandEvaluator, Escape};
 pub use self::manifest_data::OutEdgeKind;

@@ -141,7 +141,7 @@ impl Loaded {
             Ok(_) => evaluate::evaluate(&mut loader, top),
             Err(error) => Evaluated::failed(evaluate::unreadable(manifest, error)),
         };
-        let has_unused = speculative && evaluated.stop.is_none() && loader.has_unused();
+        let has_unused = speculative && evaluated.error.is_none() && loader.has_unused();
         let threads = loader.threads();
         let files = loader.into_files();
         if has_unused {
@@ -153,7 +153,7 @@ impl Loaded {
     /// Returns the graph or the first error, and the notices before it; `None` if a file has changed meanwhile.
     fn finish(self, options: LoadOptions) -> Option<(Result<ManifestData>, Vec<Notice>)> {
         let Loaded { files, evaluated, interner, threads } = self;
-        let Evaluated { env, segments, targets, notices, stop, .. } = evaluated;
+        let Evaluated { env, segments, targets, notices, error, .. } = evaluated;
         let env = env.finish();
         let lazy_nodes = lazy_paths::nodes(&segments, &files, &env, &interner, threads);
         let paths = interner.freeze();
@@ -166,7 +166,7 @@ impl Loaded {
         };
         let linked = linker.link(&segments, lazy_nodes, threads);
         let diagnostics = Diagnostics { linker: &linker, linked: &linked, segments: &segments, notices: &notices };
-        let found = diagnostics.check(&targets, stop);
+        let found = diagnostics.check(&targets, error);
         let notices = diagnostics.notices(found.as_ref().err());
         // Checked after the last access to any text.
         if files.iter().any(|file| file.source.as_ref().is_ok_and(|source| !source.is_unchanged())) {

@@ -1,6 +1,5 @@
 //! Arrays in memory and in files, intact and damaged.
 
-use crate::hash::rapidhash;
 use std::fs::File;
 use std::sync::Arc;
 use std::thread;
@@ -10,6 +9,7 @@ use tanto_sys::memory::map::Map;
 use tanto_testing::{Random, Scratch};
 
 use super::*;
+use crate::hash::rapidhash;
 
 tanto_sys::pod! {
     /// An item that crosses the ends of blocks.

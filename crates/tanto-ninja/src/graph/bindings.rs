@@ -4,7 +4,6 @@ mod block;
 mod commands;
 mod values;
 
-use crate::syntax::statements::reserved_bit;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -12,7 +11,7 @@ use crate::graph::GraphView;
 use crate::graph::env::END_OF_MANIFEST;
 use crate::graph::manifest_data::HAS_BINDINGS;
 use crate::ids::{EdgeId, RuleId, ScopeId};
-use crate::syntax::statements::Span;
+use crate::syntax::statements::{Span, reserved_bit};
 
 pub(crate) use self::block::{BindingBlock, RuleBlockCache};
 pub use self::commands::CommandEvaluator;

@@ -1,12 +1,12 @@
 //! Hashes of commands, from a snapshot and from this run.
 
-use crate::ids::EdgeId;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tanto_sys::memory::SharedWords;
 
 use crate::flat::Slab;
+use crate::ids::EdgeId;
 
 /// A snapshot is rewritten if the hashes it lacks exceed one in this many edges. Larger: a large snapshot is
 /// rewritten for a few commands. Smaller: runs keep reading commands whose hashes could have been stored.

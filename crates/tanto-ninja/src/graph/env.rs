@@ -4,7 +4,6 @@
 //! the number of edges before it. Definitions carry their position, so that any thread can later look up the meaning
 //! of a name for an edge.
 
-use crate::syntax::statements::RuleBody;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,8 +14,7 @@ use super::text_pool::{TextPool, TextPoolBuilder};
 use crate::flat::{Blocks, Slab};
 use crate::hash::rapidhash as hash;
 use crate::ids::{PoolId, RuleId, ScopeId};
-use crate::syntax::statements::Span;
-use crate::syntax::statements::is_reserved;
+use crate::syntax::statements::{RuleBody, Span, is_reserved};
 
 /// The position after all statements.
 pub(crate) const END_OF_MANIFEST: u32 = u32::MAX;

@@ -1,7 +1,6 @@
 //! Text of manifests that is read on demand. Hardly any build needs all of it (commands, above all), so it stays in
 //! the files.
 
-use crate::syntax::statements::Span;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
@@ -17,6 +16,7 @@ use crate::disk::SourceState;
 use crate::error::{Error, Result};
 use crate::flat::Slab;
 use crate::hash::{self, Map};
+use crate::syntax::statements::Span;
 
 pub(crate) struct Manifest {
     /// As written in the including file, or given by `-f`.

@@ -1,11 +1,5 @@
 //! Immutable data of the manifests in flat arrays, built by a load or mapped from a snapshot.
 
-use crate::ids::EdgeId;
-use crate::ids::NodeId;
-use crate::ids::PoolId;
-use crate::ids::RuleId;
-use crate::ids::ScopeId;
-use crate::syntax::statements::Span;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,7 +9,9 @@ use super::command_hashes::CommandHashes;
 use super::env::{Env, EnvBuilder};
 use super::lazy_text::Manifests;
 use crate::flat::{Blocks, Slab};
+use crate::ids::{EdgeId, NodeId, PoolId, RuleId, ScopeId};
 use crate::paths::{Interner, PathTable};
+use crate::syntax::statements::Span;
 
 tanto_sys::pod! {
     /// The paths of an edge, and other data for the dirty check.

@@ -1,8 +1,7 @@
 //! Finds and words the first error of a load, with ninja's text and position.
 
-use super::chunk::RawEdge;
-use super::chunk::shape;
-use super::evaluate::{Segment, Target, Text, unknown_rule};
+use super::chunk::{RawEdge, shape};
+use super::evaluate::{FileText, Segment, Target, unknown_rule};
 use super::link::{LinkedEdges, Linker};
 use crate::canon::canonical;
 use crate::error::{Error, Result};
@@ -14,12 +13,12 @@ use crate::syntax::lexer::{Lexer, Raw, did_you_mean};
 use crate::syntax::statements::{self, BuildPaths};
 
 /// An edge to be checked again.
-pub(super) struct EdgeDiagnosis<'s> {
-    pub(super) linker: &'s Linker<'s>,
-    pub(super) in_edges: &'s [EdgeId],
-    pub(super) segment: &'s Segment,
-    pub(super) raw: &'s RawEdge,
-    pub(super) id: u32,
+struct EdgeDiagnosis<'s> {
+    linker: &'s Linker<'s>,
+    in_edges: &'s [EdgeId],
+    segment: &'s Segment,
+    raw: &'s RawEdge,
+    id: u32,
 }
 
 impl EdgeDiagnosis<'_> {
@@ -27,16 +26,14 @@ impl EdgeDiagnosis<'_> {
     ///
     /// Paths are evaluated after the whole statement, since they may use its variables. Like ninja's, errors from
     /// there on point at the text after the statement.
-    pub(super) fn error(&self) -> Error {
+    fn error(&self) -> Error {
         let file = &self.linker.files[self.segment.file];
-        let whole = file.source.as_ref().map_or(&[][..], |source| source.bytes());
-        let text = Text { path: &file.path, whole, end: file.end() };
-        let mut lexer = text.statement(self.raw.at).0;
-        let found = self.look(&mut lexer);
-        found.err().unwrap_or_else(|| lexer.error(&[b"the manifest has changed while it was read"]))
+        let mut lexer = FileText::of(file).statement(self.raw.at).0;
+        let checked = self.check(&mut lexer);
+        checked.err().unwrap_or_else(|| lexer.error(&[b"the manifest has changed while it was read"]))
     }
 
-    fn look<'t>(&self, lexer: &mut Lexer<'t>) -> Result<()> {
+    fn check<'t>(&self, lexer: &mut Lexer<'t>) -> Result<()> {
         let mut raws = BuildPaths::default();
         let line = statements::build_line(lexer, &mut raws, |lexer, name| self.rule(lexer, name).map(|_| ()))?;
         let rule = self.rule(lexer, line.rule)?;
@@ -151,16 +148,16 @@ pub(super) struct Diagnostics<'f> {
 }
 
 impl Diagnostics<'_> {
-    /// Returns the nodes of `default` statements, or the first error. `stop` is the error that ended evaluation.
+    /// Returns the nodes of `default` statements, or the first error. `evaluation_error` ended the evaluation.
     pub(super) fn check(
         &self,
         targets: &[Target],
-        stop: Option<Error>,
+        evaluation_error: Option<Error>,
     ) -> std::result::Result<Vec<NodeId>, PositionedError> {
         match self.defaults(targets) {
             Err(target) if self.linked.first_error.is_none_or(|edge| edge >= target.edge) => Err(target),
-            defaults => match (self.first_error(), stop) {
-                (Some(first_error), _) => Err(first_error),
+            defaults => match (self.first_error(), evaluation_error) {
+                (Some(error), _) => Err(error),
                 (None, Some(error)) => Err(PositionedError { error, edge: u32::MAX, notices: self.notices.len() }),
                 (None, None) => defaults,
             },
@@ -190,33 +187,29 @@ impl Diagnostics<'_> {
     }
 
     /// Returns all notices, or those before an error, in manifest order.
-    pub(super) fn notices(&self, error_of: Option<&PositionedError>) -> Vec<Notice> {
-        let (end, count) =
-            error_of.map_or((u32::MAX, self.notices.len()), |error_of| (error_of.edge, error_of.notices));
+    pub(super) fn notices(&self, error: Option<&PositionedError>) -> Vec<Notice> {
+        let (end, count) = error.map_or((u32::MAX, self.notices.len()), |error| (error.edge, error.notices));
         let self_references = self.linked.self_references.iter().take_while(|edge| edge.0 < end);
-        let self_reference_warning =
-            |edge: &EdgeId| (edge.0, self_reference_warning(self.linker.paths.path(self.first_output(*edge))));
-        let mut notices: Vec<_> =
-            self.notices[..count].iter().cloned().chain(self_references.map(self_reference_warning)).collect();
+        let warnings = self_references.map(|edge| (edge.0, self.self_reference_warning(*edge)));
+        let mut notices: Vec<_> = self.notices[..count].iter().cloned().chain(warnings).collect();
         notices.sort_by_key(|(position, _)| *position);
         notices.into_iter().map(|(_, notice)| notice).collect()
     }
-}
 
-fn self_reference_warning(path: &[u8]) -> Notice {
-    let words: [&[u8]; 3] = [b"phony target '", path, b"' names itself as an input; ignoring [-w phonycycle=warn]"];
-    Notice::Warning(words.concat())
-}
+    fn self_reference_warning(&self, edge: EdgeId) -> Notice {
+        let path = self.linker.paths.path(self.first_output(edge));
+        let words: [&[u8]; 3] = [b"phony target '", path, b"' names itself as an input; ignoring [-w phonycycle=warn]"];
+        Notice::Warning(words.concat())
+    }
 
-impl Diagnostics<'_> {
-    /// Returns the nodes of `default` targets, or the error of the first unknown_target one.
-    pub(super) fn defaults(&self, targets: &[Target]) -> std::result::Result<Vec<NodeId>, PositionedError> {
-        let error_of = |target: &Target| PositionedError {
+    /// Returns the nodes of `default` targets, or the error of the first unknown one.
+    fn defaults(&self, targets: &[Target]) -> std::result::Result<Vec<NodeId>, PositionedError> {
+        let error = |target: &Target| PositionedError {
             error: self.unknown_target(target),
             edge: target.position,
             notices: target.notices,
         };
-        targets.iter().map(|target| self.find_target(target).ok_or_else(|| error_of(target))).collect()
+        targets.iter().map(|target| self.find_target(target).ok_or_else(|| error(target))).collect()
     }
 
     /// Returns the target's node if an edge before its position names it.
@@ -237,11 +230,10 @@ impl Diagnostics<'_> {
 
     fn unknown_target(&self, target: &Target) -> Error {
         let Target { path, file, part, last, .. } = target;
-        let file = &self.linker.files[*file];
-        let whole = file.source.as_ref().map_or(&[][..], |source| source.bytes());
-        let lexer = Lexer::of_part(&file.path, whole, *last as usize..file.end());
-        let error =
-            lexer.error_about(&whole[part.start as usize..part.end as usize], &[b"unknown target '", path, b"'"]);
+        let FileText { path: file, whole, end } = FileText::of(&self.linker.files[*file]);
+        let lexer = Lexer::of_part(file, whole, *last as usize..end);
+        let part = &whole[part.start as usize..part.end as usize];
+        let error = lexer.error_about(part, &[b"unknown target '", path, b"'"]);
         did_you_mean(error, path, self.paths_before(target.position))
     }
 

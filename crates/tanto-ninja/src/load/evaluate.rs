@@ -1,8 +1,6 @@
 //! The second pass: evaluates all statements except `build` in manifest order. Sets variables, follows includes and
 //! numbers the edges.
 
-use crate::syntax::statements;
-use crate::syntax::statements::BuildPaths;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,7 +14,7 @@ use crate::graph::manifest_data::Notice;
 use crate::ids::ScopeId;
 use crate::syntax::expansion::append_value;
 use crate::syntax::lexer::{Lexer, Token, did_you_mean};
-use crate::syntax::statements::RuleBody;
+use crate::syntax::statements::{self, BuildPaths, RuleBody};
 
 /// Consecutive edges of a chunk without an include between them.
 pub(super) struct Segment {
@@ -53,12 +51,12 @@ pub(super) struct Evaluated {
     /// With their positions.
     pub(super) notices: Vec<(u32, Notice)>,
     /// The error that ended the evaluation.
-    pub(super) stop: Option<Error>,
+    pub(super) error: Option<Error>,
 }
 
 impl Evaluated {
-    pub(super) fn failed(why: Error) -> Self {
-        Evaluated { stop: Some(why), ..Evaluated::new() }
+    pub(super) fn failed(error: Error) -> Self {
+        Evaluated { error: Some(error), ..Evaluated::new() }
     }
 
     fn new() -> Self {
@@ -68,7 +66,7 @@ impl Evaluated {
             edges: 0,
             targets: Vec::new(),
             notices: Vec::new(),
-            stop: None,
+            error: None,
         }
     }
 }
@@ -87,10 +85,10 @@ struct Frame {
 
 /// Evaluates the file `top` and everything it includes.
 pub(super) fn evaluate(loader: &mut Loader<'_>, top: usize) -> Evaluated {
-    let mut walk =
+    let mut evaluator =
         StatementEvaluator { loader, out: Evaluated::new(), frames: vec![Frame::new(top, ScopeId::TOP)], includes: 0 };
-    walk.out.stop = walk.run().err();
-    walk.out
+    evaluator.out.error = evaluator.run().err();
+    evaluator.out
 }
 
 impl Frame {
@@ -117,10 +115,6 @@ impl StatementEvaluator<'_, '_> {
         Ok(())
     }
 
-    fn file(&mut self, number: usize) -> &mut File {
-        self.loader.file(number)
-    }
-
     /// Evaluates a file up to its end or its next include, and returns the included file.
     fn continue_file(&mut self, frame: &mut Frame) -> Result<Option<Frame>> {
         let file = self.loader.file(frame.file);
@@ -128,16 +122,16 @@ impl StatementEvaluator<'_, '_> {
         // An unreadable file is an error of the statement that includes it.
         let Ok(source) = file.source.as_ref().map(Arc::clone) else { return Ok(None) };
         let (path, parts) = (file.path.clone(), file.chunks.len());
-        let text = Text { path: &path, whole: source.bytes(), end: file.end() };
+        let text = FileText { path: &path, whole: source.bytes(), end: file.end() };
         if let Some(at) = frame.include.take() {
             text.include_end(at)?;
         }
         while frame.chunk < parts {
-            let mut chunk = std::mem::take(&mut self.file(frame.file).chunks[frame.chunk]);
+            let mut chunk = std::mem::take(&mut self.loader.file(frame.file).chunks[frame.chunk]);
             self.add_values(&mut chunk);
             let ends_file = chunk.nul.is_some();
             let found = self.chunk(frame, &text, &chunk);
-            self.file(frame.file).chunks[frame.chunk] = chunk;
+            self.loader.file(frame.file).chunks[frame.chunk] = chunk;
             if let Some(inner) = found? {
                 return Ok(Some(inner));
             }
@@ -157,7 +151,7 @@ impl StatementEvaluator<'_, '_> {
         }
     }
 
-    fn chunk(&mut self, frame: &mut Frame, text: &Text<'_>, chunk: &Chunk) -> Result<Option<Frame>> {
+    fn chunk(&mut self, frame: &mut Frame, text: &FileText<'_>, chunk: &Chunk) -> Result<Option<Frame>> {
         while let Some(statement) = chunk.statements.get(frame.statement) {
             frame.statement += 1;
             let position = self.out.edges + (statement.edges_before - frame.edges_done);
@@ -198,15 +192,17 @@ impl StatementEvaluator<'_, '_> {
         }
     }
 
-    fn append(&self, scope: ScopeId, lexer: &Lexer<'_>, raw: &[u8], value: &mut Vec<u8>) -> Result<()> {
+    fn value(&self, scope: ScopeId, lexer: &Lexer<'_>, raw: &[u8]) -> Result<Vec<u8>> {
+        let mut value = Vec::new();
         let look_up = |name: &[u8]| self.out.env.variable(scope, name);
-        append_value(raw, value, look_up).map_err(|error| lexer.error(&[&error.text]))
+        append_value(raw, &mut value, look_up).map_err(|error| lexer.error(&[&error.text]))?;
+        Ok(value)
     }
 
     fn variable(
         &mut self,
         scope: ScopeId,
-        (text, chunk): (&Text<'_>, &Chunk),
+        (text, chunk): (&FileText<'_>, &Chunk),
         statement: &Statement,
         (name, value): (&Part, &Part),
         plain: bool,
@@ -220,8 +216,7 @@ impl StatementEvaluator<'_, '_> {
         let (mut lexer, _) = text.statement(statement.at);
         lexer.unread();
         statements::assignment(&mut lexer)?;
-        let mut value = Vec::new();
-        self.append(scope, &lexer, raw, &mut value)?;
+        let value = self.value(scope, &lexer, raw)?;
         if name == b"ninja_required_version" {
             version::check(&value, &mut |_| {})?;
             self.out.notices.push((position, Notice::Requires(value.clone())));
@@ -233,7 +228,7 @@ impl StatementEvaluator<'_, '_> {
     fn rule(
         &mut self,
         scope: ScopeId,
-        (text, chunk): (&Text<'_>, &Chunk),
+        (text, chunk): (&FileText<'_>, &Chunk),
         statement: &Statement,
         name: &Part,
         body: RuleBody,
@@ -256,7 +251,7 @@ impl StatementEvaluator<'_, '_> {
         statements::rule_body(lexer, name).map(|_| ())
     }
 
-    fn other(&mut self, frame: &Frame, text: &Text<'_>, at: u32, position: u32) -> Result<()> {
+    fn other(&mut self, frame: &Frame, text: &FileText<'_>, at: u32, position: u32) -> Result<()> {
         let (mut lexer, token) = text.statement(at);
         match token {
             Token::Pool => self.pool(frame.scope, &mut lexer, position),
@@ -275,8 +270,7 @@ impl StatementEvaluator<'_, '_> {
             if key != b"depth" {
                 return Err(lexer.error(&[b"unexpected variable '", key, b"'"]));
             }
-            let mut value = Vec::new();
-            self.append(scope, lexer, raw.text, &mut value)?;
+            let value = self.value(scope, lexer, raw.text)?;
             let number = version::leading_number(&value);
             depth = Some(u32::try_from(number).map_err(|_| lexer.error(&[b"invalid pool depth"]))?);
         }
@@ -292,8 +286,7 @@ impl StatementEvaluator<'_, '_> {
             return Err(lexer.error(&[b"expected target name"]));
         }
         while !raw.text.is_empty() {
-            let mut value = Vec::new();
-            self.append(frame.scope, lexer, raw.text, &mut value)?;
+            let value = self.value(frame.scope, lexer, raw.text)?;
             if value.is_empty() {
                 return Err(lexer.error_about(raw.text, &[b"empty path"]));
             }
@@ -312,11 +305,10 @@ impl StatementEvaluator<'_, '_> {
     }
 
     /// Returns the file included by the statement before `frame.statement`.
-    fn include(&mut self, frame: &Frame, text: &Text<'_>, chunk: &Chunk) -> Result<Frame> {
+    fn include(&mut self, frame: &Frame, text: &FileText<'_>, chunk: &Chunk) -> Result<Frame> {
         let (mut lexer, token) = text.statement(chunk.statements[frame.statement - 1].at);
         let raw = lexer.path()?;
-        let mut path = Vec::new();
-        self.append(frame.scope, &lexer, raw.text, &mut path)?;
+        let path = self.value(frame.scope, &lexer, raw.text)?;
         self.includes += 1;
         let limit = match (self.frames.len() >= MAX_INCLUDE_DEPTH, self.includes > MAX_INCLUDES) {
             (true, _) => Some(format!("': more than {MAX_INCLUDE_DEPTH} files include each other")),
@@ -340,7 +332,7 @@ impl StatementEvaluator<'_, '_> {
 
     /// Reads a file with a variable in its name and, speculatively, those that the next statements include. Variables
     /// in their names may change before, but hardly ever do.
-    fn read_ahead(&self, frame: &Frame, text: &Text<'_>, chunk: &Chunk, path: Vec<u8>) -> usize {
+    fn read_ahead(&self, frame: &Frame, text: &FileText<'_>, chunk: &Chunk, path: Vec<u8>) -> usize {
         let mut paths = vec![path];
         if !self.loader.speculative {
             return self.loader.read(&paths);
@@ -348,17 +340,14 @@ impl StatementEvaluator<'_, '_> {
         for statement in &chunk.statements[frame.statement..] {
             if let StatementKind::Include { path: None } = statement.kind {
                 let mut lexer = text.statement(statement.at).0;
-                let mut path = Vec::new();
-                if lexer.path().and_then(|raw| self.append(frame.scope, &lexer, raw.text, &mut path)).is_ok() {
-                    paths.push(path);
-                }
+                paths.extend(lexer.path().and_then(|raw| self.value(frame.scope, &lexer, raw.text)));
             }
         }
         self.loader.read(&paths)
     }
 
     /// Returns the error of a statement that the first pass could not parse.
-    fn broken(&mut self, frame: &Frame, text: &Text<'_>, at: u32) -> Error {
+    fn broken(&mut self, frame: &Frame, text: &FileText<'_>, at: u32) -> Error {
         let position = self.out.edges;
         let (mut lexer, token) = text.statement(at);
         let result = match token {
@@ -402,13 +391,18 @@ pub(super) fn unreadable(path: &[u8], error: &std::io::Error) -> Error {
 }
 
 /// The text of a file.
-pub(super) struct Text<'t> {
+pub(super) struct FileText<'t> {
     pub(super) path: &'t [u8],
     pub(super) whole: &'t [u8],
     pub(super) end: usize,
 }
 
-impl<'t> Text<'t> {
+impl<'t> FileText<'t> {
+    pub(super) fn of(file: &'t File) -> Self {
+        let whole = file.source.as_ref().map_or(&[][..], |source| source.bytes());
+        FileText { path: &file.path, whole, end: file.end() }
+    }
+
     /// Returns a lexer after the first token of the statement at `at`.
     pub(super) fn statement(&self, at: u32) -> (Lexer<'t>, Token) {
         let mut lexer = Lexer::of_part(self.path, self.whole, at as usize..self.end);

@@ -54,7 +54,7 @@ struct Evaluation<'e> {
     text: Vec<u8>,
     parts: Vec<Part>,
     /// By lazy path: index of its distinct path.
-    index: Vec<u32>,
+    indexes: Vec<u32>,
     stable: Vec<StablePath<'e>>,
 }
 
@@ -70,8 +70,8 @@ const MAX_STABLE_PATHS: usize = 8;
 
 impl<'e> Evaluation<'e> {
     fn new(segment: &'e Segment, chunk: &'e Chunk, env: &'e Env) -> Self {
-        let (value, path, text, parts, index, stable) = Default::default();
-        Evaluation { segment, chunk, env, value, path, text, parts, index, stable }
+        let (value, path, text, parts, indexes, stable) = Default::default();
+        Evaluation { segment, chunk, env, value, path, text, parts, indexes, stable }
     }
 
     fn run(mut self, lazy: &[LazyPath], interner: &Interner) -> LazyNodes {
@@ -81,7 +81,7 @@ impl<'e> Evaluation<'e> {
             let raw = self.chunk.text(&path.text);
             let known = path.bindings.is_empty().then(|| self.stable.iter().find(|stable| stable.raw == raw)).flatten();
             if let Some(known) = known {
-                self.index.push(known.index);
+                self.indexes.push(known.index);
                 continue;
             }
             if self.add(path, position).is_err() {
@@ -95,7 +95,7 @@ impl<'e> Evaluation<'e> {
         let paths: Vec<&[u8]> = self.parts.iter().map(text).collect();
         let mut nodes = Vec::with_capacity(paths.len());
         interner.handle().intern_all(&paths, &mut nodes);
-        LazyNodes { nodes: self.index.iter().map(|index| nodes[*index as usize]).collect(), first_error }
+        LazyNodes { nodes: self.indexes.iter().map(|index| nodes[*index as usize]).collect(), first_error }
     }
 
     /// Evaluates a path; an invalid one becomes empty.
@@ -108,7 +108,7 @@ impl<'e> Evaluation<'e> {
         }
         let start = self.text.len() as u32;
         self.text.extend_from_slice(&self.path);
-        self.index.push(self.parts.len() as u32);
+        self.indexes.push(self.parts.len() as u32);
         self.parts.push(start..self.text.len() as u32);
         if self.value.is_empty() { Err("empty path".into()) } else { evaluated }
     }

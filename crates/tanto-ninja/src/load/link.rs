@@ -1,6 +1,7 @@
 //! The fourth pass: resolves rules, pools and dyndep files of edges, and sets the edges that build nodes. Records
 //! only the first edge with an error.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,8 +20,7 @@ use crate::graph::manifest_data::{EdgeBindings, EdgeShape, HAS_BINDINGS, HAS_DYN
 use crate::hash::Set;
 use crate::ids::{EdgeId, NodeId, PoolId, RuleId};
 use crate::paths::PathTable;
-use crate::syntax::statements::Span;
-use crate::syntax::statements::reserved_bit;
+use crate::syntax::statements::{Span, reserved_bit};
 
 #[derive(Default)]
 pub(super) struct LinkedEdges {
@@ -64,7 +64,7 @@ struct SegmentResult {
 }
 
 impl SegmentResult {
-    fn first_error(&mut self, edge: u32) {
+    fn record_error(&mut self, edge: u32) {
         self.first_error = Some(self.first_error.map_or(edge, |first| first.min(edge)));
     }
 }
@@ -82,13 +82,13 @@ impl Linker<'_> {
         };
         let in_edges: Vec<AtomicU32> = (0..self.paths.len()).map(|_| AtomicU32::new(EdgeId::NONE.0)).collect();
         let tasks = tasks(segments, lazy_nodes, &counts, &mut linked);
-        let findings = map_parallel(threads, tasks, |task| self.segment(task, &in_edges));
-        for result in findings {
+        let results = map_parallel(threads, tasks, |task| self.segment(task, &in_edges));
+        for result in results {
             linked.dyndeps.extend(result.dyndeps);
             linked.self_references.extend(result.self_references);
             linked.first_error = linked.first_error.into_iter().chain(result.first_error).min();
         }
-        linked.in_edges = in_edges.into_iter().map(|maker| EdgeId(maker.into_inner())).collect();
+        linked.in_edges = in_edges.into_iter().map(|edge| EdgeId(edge.into_inner())).collect();
         linked
     }
 
@@ -97,7 +97,7 @@ impl Linker<'_> {
     }
 
     /// The range of the segment's ids in its chunk.
-    fn id_range(&self, segment: &Segment) -> std::ops::Range<usize> {
+    fn id_range(&self, segment: &Segment) -> Range<usize> {
         let chunk = self.chunk(segment);
         let at = |edge: u32| chunk.edges.get(edge as usize).map_or(chunk.ids.len(), |edge| edge.shape.first as usize);
         at(segment.edges.start)..at(segment.edges.end)
@@ -117,16 +117,16 @@ impl Linker<'_> {
         for (number, raw) in raws.iter().enumerate() {
             let first = raw.shape.first as usize - from.start;
             let id = segment.first + number as u32;
-            let mut one = LinkingEdge {
+            let mut edge = LinkingEdge {
                 id,
                 raw,
                 shape: EdgeShape { first: first_id + first as u32, ..raw.shape },
                 ids: &mut ids[first..first + raw.shape.ids()],
             };
-            if names.link(&mut one, in_edges, &mut result).is_err() {
-                result.first_error(id);
+            if names.link(&mut edge, in_edges, &mut result).is_err() {
+                result.record_error(id);
             }
-            edges[number] = one.shape;
+            edges[number] = edge.shape;
             edge_bindings[number] = EdgeBindings { span: raw.span(segment.file), scope: segment.scope.0 };
         }
         result
@@ -242,7 +242,7 @@ impl NameResolver<'_> {
         for out in edge.outs() {
             let other = in_edges[out.index()].fetch_min(edge.id, Ordering::Relaxed);
             if other != EdgeId::NONE.0 {
-                result.first_error(other.max(edge.id));
+                result.record_error(other.max(edge.id));
             }
         }
         if !self.linker.phony_cycle_is_error && drop_self_reference(&mut edge.shape, edge.ids) {

@@ -7,12 +7,12 @@ mod dump;
 use std::collections::BTreeMap;
 use std::io;
 
+use tanto_testing::each_variant;
+
 use super::*;
 use crate::disk::Mtime;
 use crate::graph::Escape;
-use crate::ids::EdgeId;
-use crate::ids::{PoolId, ScopeId};
-use tanto_testing::each_variant;
+use crate::ids::{EdgeId, PoolId, ScopeId};
 
 /// Read-only files in memory.
 #[derive(Default)]

@@ -9,8 +9,7 @@ use tanto_sys::memory::prefetch;
 use super::segmented::{GrowingWords, out_of_memory};
 use super::slots::HashSlots;
 use super::table::PathTable;
-use super::{LookupSteps, run_pipelined};
-use super::{TagMask, head, pack, unpack, words_for};
+use super::{LookupSteps, TagMask, head, pack, run_pipelined, unpack, words_for};
 use crate::ids::NodeId;
 
 /// Paths interned with one borrow of the index. Between batches another thread may grow it.

@@ -3,8 +3,7 @@
 use std::ffi::CStr;
 
 use super::segmented::SegmentedWords;
-use super::{LookupSteps, run_pipelined};
-use super::{TagMask, unpack, words_for};
+use super::{LookupSteps, TagMask, run_pipelined, unpack, words_for};
 use crate::flat::Slab;
 use crate::ids::NodeId;
 

@@ -4,12 +4,11 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
+use super::table::LogHeaders;
 use crate::flat::Slab;
 use crate::graph::Graph;
 use crate::ids::NodeId;
 use crate::logs::{BuildLog, BuildLogIndex, BuildLogState, DepsLog, DepsLogIndex, DepsLogState};
-
-use super::table::LogHeaders;
 
 impl Graph<'_> {
     /// The index of the build log in the graph's snapshot; see [`BuildLog::resume`].

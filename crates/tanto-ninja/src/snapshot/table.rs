@@ -11,8 +11,7 @@ use crate::flat::Slab;
 use crate::graph::env::Env;
 use crate::graph::lazy_text::Manifests;
 use crate::graph::manifest_data::Notice;
-use crate::hash;
-use crate::hash::rapidhash;
+use crate::hash::{self, rapidhash};
 use crate::load::LoadOptions;
 
 /// Sections before those of `Env`.

@@ -14,8 +14,7 @@ use tanto_sys::memory::map::MIN_MAPPED_SIZE;
 use tanto_testing::{Random, Scratch};
 
 use crate::disk::{Disk, Mtime, RealDisk, Source};
-use crate::graph::Escape;
-use crate::graph::{Arena, Graph};
+use crate::graph::{Arena, Escape, Graph};
 use crate::ids::EdgeId;
 use crate::load::{LoadOptions, MAX_ATTEMPTS, ParallelOptions, load};
 

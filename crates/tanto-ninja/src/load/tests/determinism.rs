@@ -2,12 +2,12 @@
 
 use std::num::NonZeroUsize;
 
+use tanto_sys::threads::ThreadLimit;
 use tanto_testing::{Random, manifests, seeds};
 
 use super::{Files, dump};
 use crate::graph::Arena;
 use crate::load::{LoadOptions, ParallelOptions, load};
-use tanto_sys::threads::ThreadLimit;
 
 /// One chunk per file, one thread, no speculative reading.
 const PLAIN: ParallelOptions =

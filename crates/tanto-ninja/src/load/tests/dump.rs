@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use crate::error::Result;
-use crate::graph::Escape;
-use crate::graph::{Edge, Graph};
+use crate::graph::{Edge, Escape, Graph};
 use crate::ids::{EdgeId, NodeId, RuleId, ScopeId};
 use crate::syntax::statements::RESERVED;
 

@@ -1,7 +1,6 @@
 //! Comparison of two graphs; the ids of nodes may differ.
 
-use crate::graph::Escape;
-use crate::graph::Graph;
+use crate::graph::{Escape, Graph};
 use crate::ids::{EdgeId, NodeId, RuleId};
 use crate::syntax::statements::RESERVED;
 

@@ -1,8 +1,7 @@
 //! Location and permissions of snapshot files.
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::{fs, io};
 
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 use tanto_testing::Scratch;

@@ -11,10 +11,9 @@ use tanto_testing::Scratch;
 
 use super::equality::assert_same;
 use crate::disk::RealDisk;
-use crate::graph::Escape;
 use crate::graph::lazy_text::{Manifest, ManifestText, Manifests};
 use crate::graph::manifest_data::ManifestData;
-use crate::graph::{Arena, Graph};
+use crate::graph::{Arena, Escape, Graph};
 use crate::hash;
 use crate::load::{LoadOptions, load};
 use crate::snapshot::{PendingSnapshot, Snapshot, is_full};
