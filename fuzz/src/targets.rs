@@ -359,7 +359,7 @@ fn manifest(input: &[u8], _: &Path) {
     let loaded = load(&arena, &Files(&files), b"build.ninja", LoadOptions::default(), &mut |_| ());
     let graph = match loaded {
         Ok(graph) => graph,
-        Err(error) => return assert!(!error.text.is_empty()),
+        Err(error) => return assert!(!error.text().is_empty()),
     };
     check_graph(&graph);
     for id in graph.edge_ids() {

@@ -26,8 +26,8 @@ pub fn create(disk: &mut dyn Disk, builddir: &[u8]) -> Result<(), [Error; 2]> {
     }
     disk.make_parents(&join(builddir, ".")).map_err(|error| {
         let first = Error::from(error);
-        let why = memchr::memmem::rfind(&first.text, b": ").map_or(0, |colon| colon + 2);
-        let second = Error::new(&[b"creating build directory ", builddir, b": ", &first.text[why..]]);
+        let why = memchr::memmem::rfind(&first.text(), b": ").map_or(0, |colon| colon + 2);
+        let second = Error::new(&[b"creating build directory ", builddir, b": ", &first.text()[why..]]);
         [first, second]
     })
 }

@@ -175,8 +175,8 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         self.flush_logs()?;
         let evaluated = match self.evaluated(edge) {
             // The snapshot was found damaged, so the command is unknown.
-            Err(error) if !error.fatal => {
-                return Ok(Start::Fail(self.job_info(job, Vec::new(), Vec::new()), error.text));
+            Err(error) if !error.is_fatal() => {
+                return Ok(Start::Fail(self.job_info(job, Vec::new(), Vec::new()), error.text().into_owned()));
             }
             evaluated => evaluated?,
         };
@@ -442,7 +442,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             let changed = match self.stat(out) {
                 Ok(mtime) => mtime != self.scan.mtime(out),
                 Err(error) => {
-                    view.event(Event::Notice { level: Level::Error, text: &error.text });
+                    view.event(Event::Notice { level: Level::Error, text: &error.text() });
                     true
                 }
             };
@@ -473,9 +473,9 @@ impl Frontend for NinjaFrontend<'_, '_> {
                     running.discovered = nodes;
                 }
             }
-            Err(error) if error.fatal => return Err(fatal(error)),
+            Err(error) if error.is_fatal() => return Err(fatal(error)),
             Err(error) if completion.exit.success() => {
-                completion.append_line(&error.text);
+                completion.append_line(&error.text());
                 completion.exit = Exit::Code(1);
             }
             Err(_) => {}
@@ -522,5 +522,5 @@ impl Frontend for NinjaFrontend<'_, '_> {
 }
 
 fn fatal(error: Error) -> Fatal {
-    Fatal { message: error.text, invalid_input: error.fatal }
+    Fatal { message: error.text().into_owned(), invalid_input: error.is_fatal() }
 }

@@ -215,8 +215,8 @@ impl<'t> Context<'_, 't> {
     fn report(&mut self, stop: ToolError) -> io::Result<ToolOutcome> {
         match stop {
             ToolError::Rerun => return Ok(ToolOutcome::Rerun),
-            ToolError::Error(Error { text, fatal: false }) => self.print_message(b"error", &text)?,
-            ToolError::Error(Error { text, fatal: true }) => self.print_message(b"fatal", &text)?,
+            ToolError::Error(error) if error.is_fatal() => self.print_message(b"fatal", &error.text())?,
+            ToolError::Error(error) => self.print_message(b"error", &error.text())?,
             ToolError::Usage(text) => self.out.write_all(text.as_bytes())?,
             ToolError::Io(error) => return Err(error),
         }

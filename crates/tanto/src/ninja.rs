@@ -259,8 +259,8 @@ impl Invocation<'_> {
 
     fn make_builddir(&mut self, builddir: &[u8]) -> Step<()> {
         builddir::create(&mut RealDisk, builddir).map_err(|[first, second]| {
-            self.error(&first.text);
-            self.error(&second.text)
+            self.error(&first.text());
+            self.error(&second.text())
         })
     }
 
@@ -298,6 +298,6 @@ impl Invocation<'_> {
     }
 
     fn failed(&mut self, error: &Error) -> End {
-        if error.fatal { self.fatal(&error.text) } else { self.error(&error.text) }
+        if error.is_fatal() { self.fatal(&error.text()) } else { self.error(&error.text()) }
     }
 }

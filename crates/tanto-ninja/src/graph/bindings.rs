@@ -60,7 +60,7 @@ impl<'t> GraphView<'t> {
     }
 
     fn check(&self) -> Result<()> {
-        if self.data.is_damaged() { Err(Error::from("the snapshot is damaged")) } else { Ok(()) }
+        if self.data.is_damaged() { Err(Error::SnapshotDamaged) } else { Ok(()) }
     }
 
     /// Returns the hash of the command; computed with `make` if it is not known. `kind` names the hash function.

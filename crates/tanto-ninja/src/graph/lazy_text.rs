@@ -92,7 +92,7 @@ impl Manifests {
 
     fn changed(&self, span: Span) -> Error {
         let path = self.list.get(span.file as usize).map_or(&b"?"[..], |manifest| &manifest.path);
-        Error::new(&[path, b": manifest changed during the build"])
+        Error::ManifestChanged { path: path.into() }
     }
 }
 

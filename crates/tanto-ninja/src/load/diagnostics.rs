@@ -54,7 +54,7 @@ impl EdgeDiagnosis<'_> {
 
     fn pool(&self, lexer: &Lexer<'_>, raws: &BuildPaths<'_>, rule: RuleId) -> Result<()> {
         let name = self.linker.pool_name(self.segment, (self.id, self.raw), rule);
-        let name = name.map_err(|error| if error.fatal { error } else { lexer.error(&[&error.text]) })?;
+        let name = name.map_err(|error| if error.is_fatal() { error } else { lexer.error(&[&error.text()]) })?;
         let env = self.linker.env;
         if name.is_empty() || env.pool_named(&name, self.id).is_some() {
             return Ok(());
@@ -84,7 +84,7 @@ impl EdgeDiagnosis<'_> {
     }
 
     fn node<'t>(&self, lexer: &Lexer<'t>, raw: Raw<'t>) -> Result<NodeId> {
-        let value = self.evaluate(raw).map_err(|error| lexer.error(&[&error.text]))?;
+        let value = self.evaluate(raw).map_err(|error| lexer.error(&[&error.text()]))?;
         if value.is_empty() {
             return Err(lexer.error_about(raw.text, &[b"empty path"]));
         }
@@ -113,7 +113,7 @@ impl EdgeDiagnosis<'_> {
         explicit: [&[NodeId]; 2],
     ) -> Result<()> {
         let path = self.linker.dyndep_path(self.segment, (self.id, self.raw), rule, explicit);
-        let path = path.map_err(|error| if error.fatal { error } else { lexer.error(&[&error.text]) })?;
+        let path = path.map_err(|error| if error.is_fatal() { error } else { lexer.error(&[&error.text()]) })?;
         let find_target = self.linker.paths.lookup(&path).filter(|node| ins.contains(node));
         if path.is_empty() || find_target.is_some() {
             return Ok(());

@@ -195,7 +195,7 @@ impl StatementEvaluator<'_, '_> {
     fn value(&self, scope: ScopeId, lexer: &Lexer<'_>, raw: &[u8]) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         let look_up = |name: &[u8]| self.out.env.variable(scope, name);
-        append_value(raw, &mut value, look_up).map_err(|error| lexer.error(&[&error.text]))?;
+        append_value(raw, &mut value, look_up).map_err(|error| lexer.error(&[&error.text()]))?;
         Ok(value)
     }
 
@@ -324,7 +324,7 @@ impl StatementEvaluator<'_, '_> {
         };
         let file_read = self.loader.file(file);
         if let Err(error) = &file_read.source {
-            return Err(lexer.error(&[&unreadable(&file_read.path, error).text]));
+            return Err(lexer.error(&[&unreadable(&file_read.path, error).text()]));
         }
         let scope = if token == Token::Subninja { self.out.env.add_scope(frame.scope) } else { frame.scope };
         Ok(Frame::new(file, scope))

@@ -251,7 +251,7 @@ fn rule_variables_may_refer_to_each_other_but_not_in_cycles() {
     let graph = try_load_text(&arena, text).unwrap();
     assert_eq!(command(&graph, 0), "a b.d d\ne");
     let error = graph.binding(EdgeId(1), b"command", Escape::Shell).unwrap_err();
-    assert!(error.fatal);
+    assert!(error.is_fatal());
     assert_eq!(error.to_string(), "cycle in rule variables: deps -> depfile -> deps");
 }
 
@@ -378,7 +378,7 @@ fn keywords_may_be_names() {
 fn required_version_is_checked_first() {
     let arena = Arena::new();
     let error = try_load_text(&arena, "ninja_required_version = 1.99\nsyntax error\n").err().unwrap();
-    assert!(error.fatal);
+    assert!(error.is_fatal());
     assert!(try_load_text(&arena, "ninja_required_version = 1.3\n").is_ok());
 }
 

@@ -103,7 +103,7 @@ mod tests {
         assert!(check(b"1.13", &mut warn).is_ok());
         assert!(check(b"1.5.1", &mut warn).is_ok());
         let error = check(b"1.14", &mut warn).unwrap_err();
-        assert!(error.fatal);
+        assert!(error.is_fatal());
         let end = ") incompatible with build file ninja_required_version version (1.14).";
         assert_eq!(error.to_string(), format!("ninja version ({NINJA_VERSION}{end}"));
         assert!(check(b"2.0", &mut warn).is_err());

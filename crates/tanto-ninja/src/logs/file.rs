@@ -278,12 +278,12 @@ pub(super) fn truncated_error() -> Error {
 
 pub(super) fn cannot_load(what: &[u8], path: &[u8], error: io::Error) -> Error {
     let advice: &[u8] = if error.kind() == io::ErrorKind::IsADirectory { b"; remove or rename it" } else { b"" };
-    Error::new(&[what, path, b": ", &Error::from(error).text, advice])
+    Error::new(&[what, path, b": ", &Error::from(error).text(), advice])
 }
 
 /// Prefixes an error with the failed action.
 pub(super) fn with_context(what: &'static [u8]) -> impl Fn(Error) -> Error {
-    move |reason| Error::new(&[what, &reason.text])
+    move |reason| Error::new(&[what, &reason.text()])
 }
 
 /// An empty buffer with a capacity of `len` bytes.

@@ -47,7 +47,7 @@ impl Scan<'_, '_> {
             self.explanations.note(out, Explanation::Other([b"depfile '", path, b"' is missing"].concat()));
             return Ok(false);
         }
-        let found = depfile::parse(&text).map_err(|error| Error::new(&[path, b": ", &error.text]))?;
+        let found = depfile::parse(&text).map_err(|error| Error::new(&[path, b": ", &error.text()]))?;
         if !self.depfile_is_for(edge, path, &found)? {
             return Ok(false);
         }

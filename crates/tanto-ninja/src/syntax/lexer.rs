@@ -407,13 +407,12 @@ struct Place {
 const DOTS: &[u8] = b"...";
 
 /// Adds the most similar known word to the error, unless half of its letters differ.
-pub(crate) fn did_you_mean<'w>(mut error: Error, word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Error {
+pub(crate) fn did_you_mean<'w>(error: Error, word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Error {
     let near = |meant: &&[u8]| 2 * distance(meant, word, word.len()) <= word.len();
-    if let Some(meant) = closest(word, known).filter(near) {
-        let end: &[u8] = if error.text.ends_with(b"\n") { b"" } else { b"\n" };
-        error.text.extend_from_slice(&[end, b"did you mean '", meant, b"'?"].concat());
-    }
-    error
+    let Some(meant) = closest(word, known).filter(near) else { return error };
+    let text = error.text();
+    let end: &[u8] = if text.ends_with(b"\n") { b"" } else { b"\n" };
+    Error::new(&[&text, end, b"did you mean '", meant, b"'?"])
 }
 
 /// Bytes of rule and variable names.

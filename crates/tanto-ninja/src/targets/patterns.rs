@@ -140,7 +140,7 @@ mod tests {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match collect_targets(&graph, hints, &args) {
             Ok(nodes) => Ok(nodes.iter().map(|&node| text(graph.path(node))).collect()),
-            Err(error) => Err(text(&error.text)),
+            Err(error) => Err(text(&error.text())),
         }
     }
 

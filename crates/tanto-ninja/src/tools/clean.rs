@@ -221,7 +221,7 @@ impl Execution<'_, '_, '_> {
                 self.step(&CleanAction::Print([b"Remove ", path].concat()))
             }
             // A file that cannot be checked counts as missing.
-            Err(error) if self.dry_run => self.context.error(&Error::stat(path, &error).text),
+            Err(error) if self.dry_run => self.context.error(&Error::stat(path, &error).text()),
             Err(error) => self.fail(&text_of(&error)),
         }
     }

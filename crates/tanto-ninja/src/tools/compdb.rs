@@ -50,7 +50,7 @@ pub(super) fn run_for_targets(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -
     }
     let mut edges = EdgeCollector::new(context.graph);
     for arg in &parsed.operands {
-        let target = context.target(arg).map_err(|error| Error { fatal: true, ..error })?;
+        let target = context.target(arg).map_err(|error| Error::fatal(&[&error.text()]))?;
         must_be_made(context.graph, target)?;
         edges.add_all(context.graph, target);
     }

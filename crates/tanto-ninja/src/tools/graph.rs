@@ -40,7 +40,7 @@ fn draw<'t>(
         return Ok(&[]);
     }
     if let Err(error) = dyndeps.load(context, id) {
-        context.warn(&[&error.text, b"\n".as_slice()].concat())?;
+        context.warn(&[&error.text(), b"\n".as_slice()].concat())?;
     }
     let edge = context.graph.edge(id);
     let rule = context.rule_name(id);

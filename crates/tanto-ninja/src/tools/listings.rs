@@ -279,7 +279,7 @@ fn print_deps(context: &mut Context<'_, '_>, node: NodeId) -> Result<(), ToolErr
     let mtime = match context.disk.mtime(path) {
         Ok(mtime) => mtime,
         Err(error) => {
-            context.error(&Error::stat(path, &error).text)?;
+            context.error(&Error::stat(path, &error).text())?;
             -1
         }
     };

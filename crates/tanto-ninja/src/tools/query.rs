@@ -52,7 +52,7 @@ fn load_dyndep(context: &mut Context<'_, '_>, users: &mut InputUsers, edge: Edge
     let pending = users.dyndeps.pending(context.graph, edge).iter();
     let before: Vec<(EdgeId, usize)> = pending.map(|edge| known(context.graph, *edge)).collect();
     if let Err(error) = users.dyndeps.load(context, edge) {
-        context.warn(&[&error.text, b"\n".as_slice()].concat())?;
+        context.warn(&[&error.text(), b"\n".as_slice()].concat())?;
     }
     for (edge, known) in before {
         let new = &context.graph.edge(edge).dirtying_ins()[known..];

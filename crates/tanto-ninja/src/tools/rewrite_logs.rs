@@ -17,7 +17,7 @@ pub(super) fn run_recompact(context: &mut Context<'_, '_>, _args: &[Vec<u8>]) ->
     if !context.options.dry_run
         && let Err([first, second]) = builddir::create(context.disk, builddir)
     {
-        context.error(&first.text)?;
+        context.error(&first.text())?;
         return Err(second.into());
     }
     recompact_build_log(context, builddir)?;
@@ -39,7 +39,7 @@ fn recompact_build_log(context: &mut Context<'_, '_>, builddir: &[u8]) -> Result
     let Context { graph, disk, .. } = context;
     log.recompact(graph, &mut |output| builddir::is_obsolete(graph, *disk, output, &mut errors))?;
     for error in errors {
-        context.error(&error.text)?;
+        context.error(&error.text())?;
     }
     Ok(())
 }

@@ -140,7 +140,7 @@ fn list_is_aligned_and_hides_urtle() {
 #[test]
 fn unknown_tool_is_fatal_with_a_suggestion() {
     let error = find(b"clena").err().unwrap();
-    assert_eq!((error.to_string().as_str(), error.fatal), ("unknown tool 'clena', did you mean 'clean'?", true));
+    assert_eq!((error.to_string().as_str(), error.is_fatal()), ("unknown tool 'clena', did you mean 'clean'?", true));
     assert_eq!(find(b"wincodepage").err().unwrap().to_string(), "unknown tool 'wincodepage'");
 }
 

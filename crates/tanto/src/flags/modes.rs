@@ -87,7 +87,7 @@ pub fn tool(name: &[u8]) -> Result<&'static Tool, Halt> {
     if name == b"list" {
         return Err(Halt::Text { text: tools::list(), code: 0 });
     }
-    tools::find(name).map_err(|error| Halt::Fatal(error.text))
+    tools::find(name).map_err(|error| Halt::Fatal(error.text().into_owned()))
 }
 
 /// `unknown KIND 'WORD', did you mean 'OTHER'?`

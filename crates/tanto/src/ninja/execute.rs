@@ -48,8 +48,8 @@ impl Invocation<'_> {
         let Some(manifest) = self.manifest_node(frontend.scan.graph) else { return Ok(false) };
         let mut schedule = Schedule::new();
         match frontend.add_targets(&mut schedule, &mut self.view, &[manifest]) {
-            Err(error) if error.fatal => return Err(self.fatal(&error.text)),
-            Err(error) => return Err(self.cannot_rebuild(&error.text)),
+            Err(error) if error.is_fatal() => return Err(self.fatal(&error.text())),
+            Err(error) => return Err(self.cannot_rebuild(&error.text())),
             Ok(()) => {}
         }
         let builddir = builddir::path(frontend.scan.graph).to_vec();

@@ -93,7 +93,7 @@ impl Invocation<'_> {
         let opened =
             logs.build.open(graph, &mut |output| builddir::is_obsolete(graph, &mut RealDisk, output, &mut errors));
         for error in &errors {
-            self.say(Level::Error, &error.text);
+            self.say(Level::Error, &error.text());
         }
         opened.map_err(|error| self.failed(&error))?;
         let opened = logs.deps.open(graph, &mut |path| RealDisk.mtime(path).ok() != Some(0));

@@ -178,7 +178,7 @@ impl Invocation<'_> {
 
     fn saved(&mut self, saved: Result<()>) {
         if let Err(error) = saved {
-            self.say(Level::Warning, &error.text);
+            self.say(Level::Warning, &error.text());
         }
     }
 

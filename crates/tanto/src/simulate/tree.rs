@@ -22,7 +22,7 @@ const ANY_VERSION: u32 = 7;
 
 /// Loads what the command line names. An error is a text for the user.
 pub(super) fn load(args: &SimulateArgs) -> std::result::Result<Build, Vec<u8>> {
-    let plan = full_plan(args).map_err(|error| error.text)?;
+    let plan = full_plan(args).map_err(|error| error.text().into_owned())?;
     if plan.command_count == 0 {
         return Err(b"no command makes these targets".to_vec());
     }

@@ -54,7 +54,7 @@ fn letter(graph: &Graph<'_>, id: EdgeId) -> String {
     match binding {
         Ok(value) if value == name.as_bytes() => letter.to_string(),
         Ok(value) => format!("{} is not {name}", value.escape_ascii()),
-        Err(error) if error.text.ends_with(b": manifest changed during the build") => letter.to_string(),
+        Err(error) if error.text().ends_with(b": manifest changed during the build") => letter.to_string(),
         Err(error) => error.to_string(),
     }
 }

@@ -20,7 +20,7 @@ fn output(files: &Files, options: LoadOptions) -> String {
     let mut warn = |text: &[u8]| output += &format!("warning: {}\n", text.escape_ascii());
     match load(&arena, files, b"build.ninja", options, &mut warn) {
         Ok(graph) => output += &dump::dump(&graph),
-        Err(error) => output += &format!("error, fatal: {}: {}\n", error.fatal, error.text.escape_ascii()),
+        Err(error) => output += &format!("error, fatal: {}: {}\n", error.is_fatal(), error.text().escape_ascii()),
     }
     output
 }

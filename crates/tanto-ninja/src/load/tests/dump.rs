@@ -48,7 +48,7 @@ impl<'t> Dump<'_, 't> {
         match value {
             Ok(value) if value.is_empty() => {}
             Ok(value) => self.line(kind, &value),
-            Err(error) => self.line(&format!("{kind} fails"), &error.text),
+            Err(error) => self.line(&format!("{kind} fails"), &error.text()),
         }
     }
 
@@ -109,7 +109,7 @@ impl<'t> Dump<'_, 't> {
             match self.graph.rule_text(rule, name) {
                 Ok(None) => {}
                 Ok(Some(raw)) => self.line("is", &raw),
-                Err(error) => self.line("fails", &error.text),
+                Err(error) => self.line("fails", &error.text()),
             }
         }
     }

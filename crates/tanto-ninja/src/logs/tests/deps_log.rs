@@ -381,7 +381,7 @@ fn full_disk_is_reported_and_leaves_complete_records() {
         limit_writes(Some(room));
         let error = process.record("new", 1, &["a.h", "z"]).expect_err("a full disk");
         limit_writes(None);
-        assert!(error.text.starts_with(b"Error writing to deps log: "), "{error}");
+        assert!(error.text().starts_with(b"Error writing to deps log: "), "{error}");
         assert_eq!(space.bytes().as_deref(), Some(GOLDEN));
         assert_eq!(process.all(), before);
         process.record("other", 1, &["z"]).expect("there is room again");
@@ -438,7 +438,7 @@ fn failed_recompaction_keeps_the_old_log() {
         limit_writes(Some(room));
         let error = process.log.recompact(&mut process.graph, &mut |_| false).expect_err("a full disk");
         limit_writes(None);
-        assert!(error.text.starts_with(b"failed recompaction: "), "{error}");
+        assert!(error.text().starts_with(b"failed recompaction: "), "{error}");
         assert_eq!(space.bytes().as_deref(), Some(GOLDEN));
         assert_eq!(space.names(), ["log"]);
         assert_eq!(reloaded(&space), process.all());

@@ -42,7 +42,7 @@ pub fn check(root: &Path, flags: &[String]) {
 fn told(root: &Path, manifest: &str, threads: ThreadLimit) -> String {
     let mut told = String::new();
     if let Err(error) = tell(root, manifest.as_bytes(), threads, &mut told) {
-        told += &format!("error, fatal: {}: {}\n", error.fatal, error.text.escape_ascii());
+        told += &format!("error, fatal: {}: {}\n", error.is_fatal(), error.text().escape_ascii());
     }
     told
 }
