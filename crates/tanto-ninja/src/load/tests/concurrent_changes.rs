@@ -14,6 +14,7 @@ use tanto_sys::memory::map::MIN_MAPPED_SIZE;
 use tanto_testing::{Random, Scratch};
 
 use crate::disk::{Disk, Mtime, RealDisk, Source};
+use crate::error::Error;
 use crate::graph::{Arena, Escape, Graph};
 use crate::ids::EdgeId;
 use crate::load::{LoadOptions, MAX_ATTEMPTS, ParallelOptions, load};
@@ -54,7 +55,7 @@ fn letter(graph: &Graph<'_>, id: EdgeId) -> String {
     match binding {
         Ok(value) if value == name.as_bytes() => letter.to_string(),
         Ok(value) => format!("{} is not {name}", value.escape_ascii()),
-        Err(error) if error.text().ends_with(b": manifest changed during the build") => letter.to_string(),
+        Err(Error::ManifestChanged { .. }) => letter.to_string(),
         Err(error) => error.to_string(),
     }
 }
