@@ -90,7 +90,7 @@ impl Sound {
             let graph = load(&arena, &RealDisk, &sound.manifest(), LoadOptions::default(), &mut |_| ());
             let mut graph = graph.expect("the manifest is valid");
             let (log, deps) = sound.logs(&mut graph);
-            let saving = sound.snapshot().of(&graph, 0, true).expect("the manifest is a file");
+            let saving = sound.snapshot().prepare(&graph, 0, true).expect("the manifest is a file");
             saving.with_logs(&graph, &log, &deps).run(1).expect("a file can be written");
             let mut entries = std::fs::read_dir(sound.dir.join(".tanto/snapshots")).expect("the snapshot exists");
             sound.file = entries.next().and_then(Result::ok).expect("the snapshot exists").path();

@@ -14,7 +14,7 @@ use std::cell::OnceCell;
 use bumpalo::Bump;
 use hashbrown::HashTable;
 
-use self::manifest_data::ManifestData;
+use self::manifest_data::{HAS_BINDINGS, ManifestData};
 use crate::hash::rapidhash as hash;
 use crate::hash::{Map, Set};
 use crate::ids::{EdgeId, NodeId, PoolId, RuleId, ScopeId};
@@ -202,11 +202,11 @@ impl<'t> Graph<'t> {
     /// Sets `restat` from a dyndep file, as if the edge had the binding. Like ninja, sets it for the whole scope if
     /// the edge has no bindings of its own.
     pub(crate) fn set_restat(&mut self, edge: EdgeId) {
-        if self.data.has_bindings(edge) {
+        if self.data.edges.get(edge.index()).flags & HAS_BINDINGS != 0 {
             self.view.restat_edges.insert(edge);
         } else {
-            let scope = self.data.scope(edge);
-            self.view.restat_scopes.insert(scope);
+            let scope = self.data.edge_bindings.get(edge.index()).scope;
+            self.view.restat_scopes.insert(ScopeId(scope));
         }
     }
 }
@@ -325,7 +325,7 @@ impl<'t> GraphView<'t> {
 
     /// Returns true for a dyndep file that was not loaded yet.
     pub fn dyndep_pending(&self, node: NodeId) -> bool {
-        self.data.is_dyndep(node) && !self.read_dyndeps.contains(&node)
+        self.data.dyndep_files.all().contains(&node) && !self.read_dyndeps.contains(&node)
     }
 
     /// Returns true if a dyndep file set `restat` for any edge.

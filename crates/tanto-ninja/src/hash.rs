@@ -121,10 +121,5 @@ pub(crate) fn block_checksums(text: &[u8]) -> impl Iterator<Item = u64> {
 
 /// Returns the hash of a whole text.
 pub(crate) fn text_hash(text: &[u8]) -> u64 {
-    hash_of_checksums(&block_checksums(text).collect::<Vec<u64>>())
-}
-
-/// Like `text_hash`, from the checksums of the blocks.
-pub(crate) fn hash_of_checksums(checksums: &[u64]) -> u64 {
-    rapidhash(bytemuck::cast_slice(checksums))
+    rapidhash(bytemuck::cast_slice(&block_checksums(text).collect::<Vec<u64>>()))
 }

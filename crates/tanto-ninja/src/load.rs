@@ -139,7 +139,7 @@ impl Loaded {
         let top = loader.read(&[manifest.into()]);
         let evaluated = match &loader.file(top).source {
             Ok(_) => evaluate::evaluate(&mut loader, top),
-            Err(error) => Evaluated::failed(evaluate::unreadable(manifest, error)),
+            Err(error) => Evaluated { error: Some(evaluate::unreadable(manifest, error)), ..Evaluated::default() },
         };
         let has_unused = speculative && evaluated.error.is_none() && loader.has_unused();
         let threads = loader.threads();

@@ -13,7 +13,7 @@ mod table;
 
 pub use intern::{Interner, InternerHandle};
 pub use permuted::PermutedPaths;
-pub use table::{AllPaths, PathTable, PathTableParts};
+pub use table::{AllPaths, PathTable};
 
 use crate::hash::rapidhash;
 

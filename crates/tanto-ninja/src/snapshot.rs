@@ -51,7 +51,7 @@ pub enum SnapshotPolicy {
 /// The snapshot of a manifest with certain options in a directory.
 #[derive(Clone)]
 pub struct Snapshot {
-    place: SnapshotFiles,
+    files: SnapshotFiles,
     manifest: Vec<u8>,
     options: LoadOptions,
 }
@@ -59,13 +59,13 @@ pub struct Snapshot {
 impl Snapshot {
     /// `state` belongs to the directory in which the graph is loaded.
     pub fn new(state: StateDirs, manifest: &[u8], options: LoadOptions) -> Snapshot {
-        let place = SnapshotFiles::new(state, table::file_name(manifest, options));
-        Snapshot { place, manifest: manifest.into(), options }
+        let files = SnapshotFiles::new(state, table::file_name(manifest, options));
+        Snapshot { files, manifest: manifest.into(), options }
     }
 
     /// Computed only if there is a file to read or write, since most trees have none.
     fn key(&self) -> Option<Key> {
-        Key::new(self.place.dir().as_os_str().as_bytes(), &self.manifest, self.options).ok()
+        Key::new(self.files.dir().as_os_str().as_bytes(), &self.manifest, self.options).ok()
     }
 
     /// Returns the graph if there is a snapshot of the present manifests. Like `load`, emits warnings to `warn`, and
@@ -77,7 +77,7 @@ impl Snapshot {
     }
 
     fn read(&self) -> Option<ManifestData> {
-        let mut files = self.place.files().peekable();
+        let mut files = self.files.files().peekable();
         files.peek()?;
         let key = self.key()?;
         files.find_map(|file| read::read(&file, &key, self.options.threads))
@@ -85,13 +85,13 @@ impl Snapshot {
 
     /// Removes a damaged snapshot.
     pub fn remove(&self) {
-        self.place.remove();
+        self.files.remove();
     }
 
     /// Prepares writing a snapshot of a loaded graph, without later additions. Returns `None` if it is not worth it:
     /// the manifests are small (unless `always`), or the present snapshot has nearly everything. `unsaved` is the
     /// number of bytes of the logs that it lacks.
-    pub fn of<'t>(&self, graph: &Graph<'t>, unsaved: usize, always: bool) -> Option<PendingSnapshot<'t>> {
+    pub fn prepare<'t>(&self, graph: &Graph<'t>, unsaved: usize, always: bool) -> Option<PendingSnapshot<'t>> {
         let data = graph.data;
         let lengths = data.manifests.list.iter().map(|manifest| Some(manifest.state?.stamp.size));
         let length = lengths.sum::<Option<u64>>()?;
@@ -131,8 +131,8 @@ impl<'t> PendingSnapshot<'t> {
         let PendingSnapshot { data, logs, cancelled, .. } = self;
         let checksums = table::all_checksums(&data.manifests);
         let writer = SnapshotWriter { data, key: &key, logs, manifests, checksums, threads, cancelled };
-        match self.snapshot.place.write(|file| writer.write(file)) {
-            Err(error) if is_full(&error) && !self.snapshot.place.is_best_effort() => {
+        match self.snapshot.files.write(|file| writer.write(file)) {
+            Err(error) if is_full(&error) && !self.snapshot.files.is_best_effort() => {
                 Err(Error::new(&[b"writing a snapshot: ", &tanto_sys::error::text(&error)]))
             }
             _ => Ok(()),

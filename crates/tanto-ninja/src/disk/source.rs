@@ -45,14 +45,17 @@ impl Source {
             if stamp.size > limit {
                 return Err(too_large());
             }
+            let state = |file: &File, text: &[u8]| {
+                let text_hash = is_racy(stamp, began, file).then(|| hash::text_hash(text));
+                Some(SourceState { stamp, text_hash })
+            };
             if stamp.is_regular
                 && stamp.size >= MIN_MAPPED_SIZE
                 && let Ok(map) = Map::new(&file, stamp.size)
             {
                 // Hashed before the text is used, so that later changes are not part of the hash.
-                let state =
-                    SourceState { stamp, text_hash: is_racy(stamp, began, &file).then(|| hash::text_hash(&map)) };
-                return Ok(Source { text: Text::Mapped(map, file), state: Some(state) });
+                let state = state(&file, &map);
+                return Ok(Source { text: Text::Mapped(map, file), state });
             }
             let mut text = Vec::with_capacity(stamp.size as usize + 1);
             // The size of a device or pipe is unknown.
@@ -64,9 +67,8 @@ impl Source {
                 return Ok(Source::in_memory(text));
             }
             if text.len() as u64 == stamp.size && FileStamp::of(&file)? == stamp {
-                let state =
-                    SourceState { stamp, text_hash: is_racy(stamp, began, &file).then(|| hash::text_hash(&text)) };
-                return Ok(Source { text: Text::Read(text), state: Some(state) });
+                let state = state(&file, &text);
+                return Ok(Source { text: Text::Read(text), state });
             }
         }
         Err(io::Error::other("it changes while it is being read"))

@@ -89,7 +89,7 @@ pub(crate) struct Env {
     names: Slab<u8>,
     text: TextPool,
     /// Whether any scope sets a rule variable (such as `restat = 1` for a whole file).
-    sets_reserved: bool,
+    pub(crate) sets_reserved: bool,
 }
 
 fn hash_in(scope: ScopeId, name: &[u8]) -> u64 {
@@ -135,10 +135,6 @@ impl Env {
             text: TextPool::mapped(blocks, text),
             sets_reserved,
         }
-    }
-
-    pub(crate) fn sets_reserved(&self) -> bool {
-        self.sets_reserved
     }
 
     fn name(&self, text: NameSpan) -> &[u8] {
@@ -264,6 +260,7 @@ impl Env {
 }
 
 /// Builds an [`Env`] while the manifests are evaluated in order.
+#[derive(Default)]
 pub(crate) struct EnvBuilder {
     parents: Vec<u32>,
     variables: Vec<Variable>,
@@ -280,22 +277,16 @@ pub(crate) struct EnvBuilder {
     sets_reserved: bool,
 }
 
+impl Default for Env {
+    fn default() -> Self {
+        EnvBuilder::new().finish()
+    }
+}
+
 impl EnvBuilder {
     /// Starts with the top scope, the builtin rule and the builtin pools.
     pub(crate) fn new() -> Self {
-        let mut new = EnvBuilder {
-            parents: vec![0],
-            variables: Vec::new(),
-            by_variable: HashIndexBuilder::default(),
-            values: Vec::new(),
-            last: Vec::new(),
-            rules: Vec::new(),
-            by_rule: HashIndexBuilder::default(),
-            pools: Vec::new(),
-            names: Vec::new(),
-            text: TextPoolBuilder::default(),
-            sets_reserved: false,
-        };
+        let mut new = EnvBuilder { parents: vec![0], ..EnvBuilder::default() };
         new.add_rule(ScopeId::TOP, b"phony", 0, RuleBody::default());
         new.add_pool(b"", 0, 0);
         new.add_pool(b"console", 1, 0);

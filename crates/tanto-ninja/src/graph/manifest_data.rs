@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::Edge;
 use super::bindings::RuleBlockCache;
 use super::command_hashes::CommandHashes;
-use super::env::{Env, EnvBuilder};
+use super::env::Env;
 use super::lazy_text::Manifests;
 use crate::flat::{Blocks, Slab};
-use crate::ids::{EdgeId, NodeId, PoolId, RuleId, ScopeId};
-use crate::paths::{Interner, PathTable};
+use crate::ids::{EdgeId, NodeId, PoolId, RuleId};
+use crate::paths::PathTable;
 use crate::syntax::statements::Span;
 
 tanto_sys::pod! {
@@ -95,6 +95,7 @@ tanto_sys::pod! {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct ManifestData {
     /// Paths of the nodes that manifests name. In a snapshot, paths that only the deps log names follow.
     pub(crate) paths: PathTable,
@@ -141,30 +142,6 @@ pub(crate) enum Notice {
     Warning(Vec<u8>),
     /// The `ninja_required_version` of a manifest.
     Requires(Vec<u8>),
-}
-
-impl Default for ManifestData {
-    /// The data of an empty manifest.
-    fn default() -> Self {
-        ManifestData {
-            paths: Interner::new(0).freeze(),
-            in_edges: Vec::new().into(),
-            edges: Vec::new().into(),
-            edge_bindings: Vec::new().into(),
-            ids: Vec::new().into(),
-            dyndep_edges: Vec::new().into(),
-            dyndep_files: Vec::new().into(),
-            defaults: Vec::new().into(),
-            env: EnvBuilder::new().finish(),
-            manifests: Manifests::default(),
-            rule_blocks: RuleBlockCache::default(),
-            hashes: CommandHashes::default(),
-            notices: Vec::new(),
-            blocks: None,
-            verified_bytes: 0,
-            logs: LogSections::default(),
-        }
-    }
 }
 
 impl ManifestData {
@@ -254,17 +231,5 @@ impl ManifestData {
     fn dyndep_of(&self, edge: EdgeId) -> Option<NodeId> {
         let at = self.dyndep_edges.all().binary_search(&edge).ok()?;
         Some(self.dyndep_files.get(at))
-    }
-
-    pub(crate) fn is_dyndep(&self, node: NodeId) -> bool {
-        self.dyndep_files.all().contains(&node)
-    }
-
-    pub(crate) fn has_bindings(&self, edge: EdgeId) -> bool {
-        self.edges.get(edge.index()).flags & HAS_BINDINGS != 0
-    }
-
-    pub(crate) fn scope(&self, edge: EdgeId) -> ScopeId {
-        ScopeId(self.edge_bindings.get(edge.index()).scope)
     }
 }

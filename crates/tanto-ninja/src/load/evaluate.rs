@@ -42,6 +42,7 @@ pub(super) struct Target {
 }
 
 /// The result of the evaluation.
+#[derive(Default)]
 pub(super) struct Evaluated {
     pub(super) env: EnvBuilder,
     pub(super) segments: Vec<Segment>,
@@ -52,23 +53,6 @@ pub(super) struct Evaluated {
     pub(super) notices: Vec<(u32, Notice)>,
     /// The error that ended the evaluation.
     pub(super) error: Option<Error>,
-}
-
-impl Evaluated {
-    pub(super) fn failed(error: Error) -> Self {
-        Evaluated { error: Some(error), ..Evaluated::new() }
-    }
-
-    fn new() -> Self {
-        Evaluated {
-            env: EnvBuilder::new(),
-            segments: Vec::new(),
-            edges: 0,
-            targets: Vec::new(),
-            notices: Vec::new(),
-            error: None,
-        }
-    }
 }
 
 /// A file under evaluation.
@@ -85,8 +69,12 @@ struct Frame {
 
 /// Evaluates the file `top` and everything it includes.
 pub(super) fn evaluate(loader: &mut Loader<'_>, top: usize) -> Evaluated {
-    let mut evaluator =
-        StatementEvaluator { loader, out: Evaluated::new(), frames: vec![Frame::new(top, ScopeId::TOP)], includes: 0 };
+    let mut evaluator = StatementEvaluator {
+        loader,
+        out: Evaluated { env: EnvBuilder::new(), ..Evaluated::default() },
+        frames: vec![Frame::new(top, ScopeId::TOP)],
+        includes: 0,
+    };
     evaluator.out.error = evaluator.run().err();
     evaluator.out
 }

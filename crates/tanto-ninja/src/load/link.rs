@@ -123,7 +123,7 @@ impl Linker<'_> {
                 shape: EdgeShape { first: first_id + first as u32, ..raw.shape },
                 ids: &mut ids[first..first + raw.shape.ids()],
             };
-            if names.link(&mut edge, in_edges, &mut result).is_err() {
+            if names.link(&mut edge, in_edges, &mut result).is_none() {
                 result.record_error(id);
             }
             edges[number] = edge.shape;
@@ -215,9 +215,6 @@ impl LinkingEdge<'_> {
     }
 }
 
-/// The edge has an error.
-struct LinkError;
-
 /// Resolves names of a segment's edges.
 struct NameResolver<'n> {
     linker: &'n Linker<'n>,
@@ -227,17 +224,13 @@ struct NameResolver<'n> {
 }
 
 impl NameResolver<'_> {
-    fn link(
-        &mut self,
-        edge: &mut LinkingEdge<'_>,
-        in_edges: &[AtomicU32],
-        result: &mut SegmentResult,
-    ) -> std::result::Result<(), LinkError> {
-        let rule = self.rule(edge).ok_or(LinkError)?;
+    /// Links an edge; `None` if it has an error.
+    fn link(&mut self, edge: &mut LinkingEdge<'_>, in_edges: &[AtomicU32], result: &mut SegmentResult) -> Option<()> {
+        let rule = self.rule(edge)?;
         edge.shape.rule = rule.0;
         edge.shape.pool = self.pool(edge, rule)?.0;
         if edge.ids.contains(&NodeId::NONE) {
-            return Err(LinkError);
+            return None;
         }
         for out in edge.outs() {
             let other = in_edges[out.index()].fetch_min(edge.id, Ordering::Relaxed);
@@ -252,7 +245,7 @@ impl NameResolver<'_> {
             edge.shape.flags |= HAS_DYNDEP;
             result.dyndeps.push((EdgeId(edge.id), file));
         }
-        Ok(())
+        Some(())
     }
 
     fn rule(&mut self, edge: &LinkingEdge<'_>) -> Option<RuleId> {
@@ -271,31 +264,31 @@ impl NameResolver<'_> {
         (edge.shape.reserved | self.linker.env.rule(rule).set_vars) & bit != 0 || self.linker.env.may_set(name)
     }
 
-    /// Evaluated before the edge has its paths: `$in` and `$out` are empty.
-    fn pool(&self, edge: &LinkingEdge<'_>, rule: RuleId) -> std::result::Result<PoolId, LinkError> {
+    /// Returns the pool; `None` on an error. Evaluated before the edge has its paths: `$in` and `$out` are empty.
+    fn pool(&self, edge: &LinkingEdge<'_>, rule: RuleId) -> Option<PoolId> {
         if !self.may_have(edge, rule, b"pool") {
-            return Ok(PoolId::DEFAULT);
+            return Some(PoolId::DEFAULT);
         }
-        let name = self.linker.pool_name(self.segment, (edge.id, edge.raw), rule).map_err(|_| LinkError)?;
+        let name = self.linker.pool_name(self.segment, (edge.id, edge.raw), rule).ok()?;
         if name.is_empty() {
-            return Ok(PoolId::DEFAULT);
+            return Some(PoolId::DEFAULT);
         }
-        self.linker.env.pool_named(&name, edge.id).ok_or(LinkError)
+        self.linker.env.pool_named(&name, edge.id)
     }
 
-    /// Returns the dyndep file, which must be an input of the edge.
-    fn dyndep(&self, edge: &LinkingEdge<'_>, rule: RuleId) -> std::result::Result<Option<NodeId>, LinkError> {
+    /// Returns the dyndep file; `None` on an error, for example if the file is not an input of the edge.
+    fn dyndep(&self, edge: &LinkingEdge<'_>, rule: RuleId) -> Option<Option<NodeId>> {
         if !self.may_have(edge, rule, b"dyndep") {
-            return Ok(None);
+            return Some(None);
         }
         let explicit =
             [&edge.ins()[..edge.shape.explicit_ins as usize], &edge.outs()[..edge.shape.explicit_outs as usize]];
-        let path = self.linker.dyndep_path(self.segment, (edge.id, edge.raw), rule, explicit).map_err(|_| LinkError)?;
+        let path = self.linker.dyndep_path(self.segment, (edge.id, edge.raw), rule, explicit).ok()?;
         if path.is_empty() {
-            return Ok(None);
+            return Some(None);
         }
         let node = self.linker.paths.lookup(&path).filter(|node| edge.ins().contains(node));
-        node.map(Some).ok_or(LinkError)
+        node.map(Some)
     }
 }
 

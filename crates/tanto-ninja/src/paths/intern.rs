@@ -198,6 +198,12 @@ impl<'i> InternerHandle<'i> {
     }
 }
 
+impl Default for PathTable {
+    fn default() -> Self {
+        Interner::new(0).freeze()
+    }
+}
+
 impl Drop for InternerHandle<'_> {
     fn drop(&mut self) {
         let Interner { text, spans, .. } = self.interner;

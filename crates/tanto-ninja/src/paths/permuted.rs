@@ -15,10 +15,12 @@ const PATHS_PER_TASK: usize = 16 << 10;
 /// Parts of the new table. The text is produced in pieces, since it is long.
 pub struct PermutedPaths<'t> {
     paths: &'t [&'t [u8]],
-    spans: Vec<u64>,
-    index: Vec<u64>,
+    /// Offset and length of the text, by id.
+    pub(crate) spans: Vec<u64>,
+    /// The hash index of the texts.
+    pub(crate) index: Vec<u64>,
     /// Length of the text in words.
-    words: usize,
+    pub(crate) words: usize,
 }
 
 impl<'t> PermutedPaths<'t> {
@@ -32,21 +34,6 @@ impl<'t> PermutedPaths<'t> {
         }
         let index = index(paths, &spans, threads);
         Some(PermutedPaths { paths, spans, index, words })
-    }
-
-    /// Offset and length of the text, by id.
-    pub fn spans(&self) -> &[u64] {
-        &self.spans
-    }
-
-    /// The hash index of the texts.
-    pub fn index(&self) -> &[u64] {
-        &self.index
-    }
-
-    /// Length of the text in words.
-    pub fn words(&self) -> usize {
-        self.words
     }
 
     /// Writes the words of the text from `from` on.

@@ -164,16 +164,23 @@ impl SegmentedWords {
         let last = (at - start).saturating_add(count.saturating_sub(1));
         (at - start..last).step_by(8).chain([last]).for_each(|at| segment.prefetch(at));
     }
+}
 
-    /// Returns all words in order.
-    pub(super) fn all(&self) -> Vec<&[u64]> {
-        let mut rest = self.count;
-        let take = |segment: &'_ Slab<u64>| {
-            let count = rest.min(segment.len());
-            rest -= count;
-            count
-        };
-        let counts: Vec<usize> = self.segments.iter().map(take).collect();
-        self.segments.iter().zip(counts).map(|(segment, count)| segment.slice(0..count)).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl SegmentedWords {
+        /// Returns all words in order.
+        pub(in crate::paths) fn all(&self) -> Vec<&[u64]> {
+            let mut rest = self.count;
+            let take = |segment: &'_ Slab<u64>| {
+                let count = rest.min(segment.len());
+                rest -= count;
+                count
+            };
+            let counts: Vec<usize> = self.segments.iter().map(take).collect();
+            self.segments.iter().zip(counts).map(|(segment, count)| segment.slice(0..count)).collect()
+        }
     }
 }

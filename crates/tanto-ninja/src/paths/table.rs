@@ -17,30 +17,14 @@ pub struct PathTable {
     tags: TagMask,
 }
 
-/// The arrays of a path table, in consecutive segments.
-#[derive(Debug)]
-pub struct PathTableParts<'a> {
-    /// The text of all paths, each after its head.
-    pub text: Vec<&'a [u64]>,
-    /// Offset and length of the text, by id.
-    pub spans: Vec<&'a [u64]>,
-    /// The hash index of the texts.
-    pub index: &'a [u64],
-}
-
 impl PathTable {
     pub(super) fn new(text: SegmentedWords, spans: SegmentedWords, index: Slab<u64>, tags: TagMask) -> PathTable {
         PathTable { text, spans, index, tags }
     }
 
-    /// Creates a table from the [`PathTableParts`] of another one, each in one segment.
+    /// Creates a table from its arrays in a file.
     pub fn from_parts(text: Slab<u64>, spans: Slab<u64>, index: Slab<u64>) -> PathTable {
         PathTable::new(text.into(), spans.into(), index, TagMask::ALL)
-    }
-
-    /// Returns the arrays to store in a file.
-    pub fn parts(&self) -> PathTableParts<'_> {
-        PathTableParts { text: self.text.all(), spans: self.spans.all(), index: self.index.all() }
     }
 
     /// One more than the largest id. If several threads filled the table, some smaller ids are unused.
@@ -49,25 +33,11 @@ impl PathTable {
         self.spans.len()
     }
 
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the path with this id; empty if there is none.
     #[inline]
     pub fn path(&self, id: NodeId) -> &[u8] {
         let (at, length) = unpack(self.spans.get(id.index()));
         if length == 0 { &[] } else { self.bytes(at, length, length as usize) }
-    }
-
-    /// Prefetches the path with this id.
-    #[inline]
-    pub fn prefetch(&self, id: NodeId) {
-        let (at, length) = unpack(self.spans.get(id.index()));
-        if length > 0 {
-            self.text.prefetch(at as usize + 1, words_for(length as usize));
-        }
     }
 
     /// Returns the path for a system call; it ends at the first zero byte. Empty if there is none.
@@ -197,16 +167,22 @@ impl<'t> AllPaths<'t> {
         self.table.len() + self.others.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the path with this id; empty if there is none.
     #[inline]
     pub fn path(&self, id: NodeId) -> &'t [u8] {
         match id.index().checked_sub(self.table.len()) {
             None => self.table.path(id),
             Some(other) => self.others.get(other).copied().unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    impl super::PathTable {
+        /// Returns the segments of text, spans and index.
+        pub(in crate::paths) fn parts(&self) -> [Vec<&[u64]>; 3] {
+            [self.text.all(), self.spans.all(), vec![self.index.all()]]
         }
     }
 }

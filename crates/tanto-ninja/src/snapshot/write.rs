@@ -54,7 +54,9 @@ impl SnapshotWriter<'_> {
         let SnapshotWriter { data, logs, threads, .. } = self;
         let all = AllPaths { table: &data.paths, others: &logs.added };
         let numbers = NodeNumbering::new(data, all, logs, threads);
-        let Some(paths) = PermutedPaths::new(&numbers.paths, threads).filter(|_| !self.is_cancelled()) else {
+        let Some(paths) =
+            PermutedPaths::new(&numbers.paths, threads).filter(|_| !self.cancelled.load(Ordering::Relaxed))
+        else {
             return Ok(false);
         };
         let rows = RenumberedRows::new(data, &numbers);
@@ -65,7 +67,7 @@ impl SnapshotWriter<'_> {
         let mut table = Table {
             key: self.key.clone(),
             notices: data.notices.clone(),
-            sets_reserved: data.env.sets_reserved(),
+            sets_reserved: data.env.sets_reserved,
             hash_kind: rows.hash_kind,
             headers: parts.headers(),
             ranges,
@@ -78,10 +80,6 @@ impl SnapshotWriter<'_> {
         table.checksums = write_sections(file, &sections, &table.ranges, threads, self.cancelled)?;
         file.write_all_at(&table.encode(end), end as u64)?;
         Ok(!data.is_damaged() && !self.cancelled.load(Ordering::Relaxed))
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
     }
 }
 
@@ -120,7 +118,7 @@ impl Content<'_> {
         match self {
             Content::Bytes(bytes) => bytes.len(),
             Content::Pieces(pieces) => pieces.iter().map(|piece| piece.len()).sum(),
-            Content::Text(paths) => paths.words() * size_of::<u64>(),
+            Content::Text(paths) => paths.words * size_of::<u64>(),
         }
     }
 
@@ -144,8 +142,8 @@ fn sections<'c>(
 ) -> [Content<'c>; SECTIONS] {
     let own: [Content<'c>; ROWS - LogSectionData::ROWS - 1] = [
         Content::Text(paths),
-        Content::Bytes(cast_slice(paths.spans())),
-        Content::Bytes(cast_slice(paths.index())),
+        Content::Bytes(cast_slice(&paths.spans)),
+        Content::Bytes(cast_slice(&paths.index)),
         Content::Bytes(cast_slice(&rows.in_edges)),
         Content::Bytes(cast_slice(&rows.edges)),
         Content::Bytes(cast_slice(data.edge_bindings.all())),

@@ -137,7 +137,7 @@ impl Invocation<'_> {
     pub(super) fn saving<'t>(&self, graph: &Graph<'t>, logs: &Logs) -> Option<PendingSnapshot<'t>> {
         let always = self.options.snapshots == SnapshotPolicy::Always;
         let unsaved = logs.build.unsaved_bytes() + logs.deps.unsaved_bytes();
-        self.snapshot().filter(|_| !self.options.dry_run)?.of(graph, unsaved, always)
+        self.snapshot().filter(|_| !self.options.dry_run)?.prepare(graph, unsaved, always)
     }
 
     /// Writes it when there is nothing else to do. For a build that a user started at a terminal another process does so,

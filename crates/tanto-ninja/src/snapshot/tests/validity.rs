@@ -45,7 +45,7 @@ impl Tree {
 
     fn save(&self) {
         let arena = Arena::new();
-        self.snapshot().of(&self.load(&arena), 0, true).unwrap().run(1).unwrap();
+        self.snapshot().prepare(&self.load(&arena), 0, true).unwrap().run(1).unwrap();
         assert!(self.opens());
     }
 
@@ -70,7 +70,7 @@ fn opened_graph_equals_loaded_graph() {
     assert_same(&tree.load(&arena), &opened);
     assert_eq!(warnings, [b"phony target 'p' names itself as an input; ignoring [-w phonycycle=warn]"]);
     assert!(opened.is_intact());
-    assert!(tree.snapshot().of(&opened, 0, true).is_none(), "there is one already");
+    assert!(tree.snapshot().prepare(&opened, 0, true).is_none(), "there is one already");
     tree.snapshot().remove();
     assert!(!tree.opens());
 }
@@ -122,7 +122,7 @@ fn with_digests<'t>(tree: &Tree, arena: &'t Arena, change: impl Fn(u64) -> u64) 
         }
     });
     let data = ManifestData { manifests: Manifests::new(manifests.collect()), ..ManifestData::default() };
-    tree.snapshot().of(&arena.hold(data), 0, true).unwrap()
+    tree.snapshot().prepare(&arena.hold(data), 0, true).unwrap()
 }
 
 #[test]
@@ -153,12 +153,16 @@ fn manifest_that_is_no_longer_racy_is_hashed_once() {
     assert!(whole || digests(&graph) == 0);
     let arena = Arena::new();
     let verified_bytes = |verified_bytes| {
-        tree.snapshot().of(&arena.hold(ManifestData { verified_bytes, ..tree.snapshot().read().unwrap() }), 0, true)
+        tree.snapshot().prepare(
+            &arena.hold(ManifestData { verified_bytes, ..tree.snapshot().read().unwrap() }),
+            0,
+            true,
+        )
     };
     assert!(verified_bytes(100).is_none());
     verified_bytes(64 << 20).expect("it is written again").run(1).unwrap();
     let graph = opened(Box::leak(Box::default()));
-    assert!(whole || tree.snapshot().of(&graph, 0, true).is_none(), "and then no more");
+    assert!(whole || tree.snapshot().prepare(&graph, 0, true).is_none(), "and then no more");
 }
 
 #[test]
@@ -225,7 +229,7 @@ fn other_options_need_another_snapshot() {
     // The file name differs, so the key is checked only if the file is copied.
     let other = tree.snapshot_with(options);
     let arena = Arena::new();
-    other.of(&tree.load(&arena), 0, true).unwrap().run(1).unwrap();
+    other.prepare(&tree.load(&arena), 0, true).unwrap().run(1).unwrap();
     let names = fs::read_dir(tree.0.at(".tanto/snapshots")).unwrap().map(|entry| entry.unwrap().path());
     let names: Vec<_> = names.collect();
     fs::copy(&names[0], tree.0.at("kept")).unwrap();
@@ -249,10 +253,10 @@ fn small_manifests_get_no_snapshot() {
     let tree = Tree::new();
     let arena = Arena::new();
     let graph = tree.load(&arena);
-    assert!(tree.snapshot().of(&graph, 0, false).is_none());
+    assert!(tree.snapshot().prepare(&graph, 0, false).is_none());
     let comment = "# what nobody needs\n".repeat(crate::snapshot::MIN_MANIFEST_BYTES as usize / 20);
     tree.0.write("inner", comment);
-    assert!(tree.snapshot().of(&tree.load(&arena), 0, false).is_some());
+    assert!(tree.snapshot().prepare(&tree.load(&arena), 0, false).is_some());
 }
 
 #[test]
@@ -261,14 +265,14 @@ fn manifest_without_a_file_gets_no_snapshot() {
     let arena = Arena::new();
     let files = crate::load::tests::Files::of(&[("input", "")]);
     let graph = load(&arena, &files, b"input", LoadOptions::default(), &mut |_| {}).unwrap();
-    assert!(tree.snapshot().of(&graph, 0, true).is_none());
+    assert!(tree.snapshot().prepare(&graph, 0, true).is_none());
 }
 
 #[test]
 fn no_snapshot_of_a_manifest_that_changed_since_loading() {
     let tree = Tree::new();
     let arena = Arena::new();
-    let pending = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
+    let pending = tree.snapshot().prepare(&tree.load(&arena), 0, true).unwrap();
     tree.0.write("inner", "build d: c f g\n");
     pending.run(1).unwrap();
     assert!(!tree.0.at(".tanto").exists());
@@ -278,7 +282,7 @@ fn no_snapshot_of_a_manifest_that_changed_since_loading() {
 fn cancelled_write_leaves_nothing() {
     let tree = Tree::new();
     let arena = Arena::new();
-    let pending = tree.snapshot().of(&tree.load(&arena), 0, true).unwrap();
+    let pending = tree.snapshot().prepare(&tree.load(&arena), 0, true).unwrap();
     pending.cancel();
     pending.run(1).unwrap();
     assert_eq!(fs::read_dir(tree.0.at(".tanto/snapshots")).unwrap().count(), 0);
@@ -289,7 +293,7 @@ fn full_disk_is_an_error() {
     let tree = Tree::new();
     let arena = Arena::new();
     let graph = tree.load(&arena);
-    let pending = tree.snapshot().of(&graph, 0, true).unwrap();
+    let pending = tree.snapshot().prepare(&graph, 0, true).unwrap();
     let key = pending.snapshot.key().unwrap();
     let cancelled = std::sync::atomic::AtomicBool::new(false);
     let manifests = pending.manifests().unwrap();
