@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Tanto under a prefix of its own, uses it, and uninstalls it. Prints a line for each thing that it checks.
+# Installs Tanto under a temporary prefix, uses it and uninstalls it. Prints a line for each check.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 
@@ -23,9 +23,9 @@ check() {
 
 refuses() { ! "$@"; }
 
-everything() { (cd "$1" && find . ! -name . | sort); }
+list_tree() { (cd "$1" && find . ! -name . | sort); }
 
-same_tree() { [ "$(everything "$1")" = "$2" ]; }
+same_tree() { [ "$(list_tree "$1")" = "$2" ]; }
 
 builds_as_ninja() {
     mkdir -p "$lab/build"
@@ -36,22 +36,31 @@ builds_as_ninja() {
 }
 
 . tests/need.sh
-# In a place where LLVM's packages are missing, or do not fit.
-says_what_is_missing() {
-    local said
-    said=$(worker_packages=(llvm-19-dev=/nowhere make=make); try_worker) && return 1
-    [ "$said" = "Without the compile worker: it needs LLVM 19. To have it: apt-get install llvm-19-dev" ]
+explains_missing_worker() {
+    local message
+    message=$(worker_packages=(llvm-19-dev=/nowhere make=make); try_worker) && return 1
+    [ "$message" = "Skipping the compile worker, which needs LLVM 19. To add it: apt-get install llvm-19-dev" ]
 }
-says_that_the_build_failed() {
-    local said
-    said=$(worker_packages=(make=make); build_worker() { return 1; }; try_worker) && return 1
-    grep -q 'its build failed.*apt-get install' <<<"$said"
+explains_failed_worker_build() {
+    local message
+    message=$(worker_packages=(make=make); build_worker() { return 1; }; try_worker) && return 1
+    grep -q 'its build failed.*apt-get install' <<<"$message"
 }
 
-check "a missing worker is explained" says_what_is_missing
-check "a worker that cannot be built is explained" says_that_the_build_failed
+explains_missing_compiler() {
+    local message
+    mkdir -p "$lab/broken"
+    printf '#!/bin/sh\nexit 1\n' >"$lab/broken/cc"
+    chmod 755 "$lab/broken/cc"
+    message=$(PATH="$lab/broken:$PATH" ./install --prefix "$lab/none" 2>&1) && return 1
+    [ ! -e "$lab/none" ] && grep -q 'apt-get install gcc' <<<"$message" && ! grep -q Building <<<"$message"
+}
 
-# With the compile worker, where that can be built.
+check "a missing C compiler is explained before the build" explains_missing_compiler
+check "a missing worker is explained" explains_missing_worker
+check "a worker that cannot be built is explained" explains_failed_worker_build
+
+# Prints its arguments if the compile worker can be built.
 worker() { if has_llvm; then printf '%s\n' "$@"; fi; }
 
 # One page for each command that `tanto help` lists, and for each of their subcommands.
@@ -102,26 +111,26 @@ check "installs these files and no others" same_tree "$prefix" "$expected"
 check "installs again" ./install --prefix "$prefix"
 check "the second time changes nothing" same_tree "$prefix" "$expected"
 check "the program runs" test "$("$prefix/bin/tanto" --version)" = "tanto $(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
-check "it measures" "$prefix/bin/tanto" bench stat crates
+check "it runs bench stat" "$prefix/bin/tanto" bench stat crates
 check "the link is a ninja" test "$("$prefix/bin/ninja" --version | cut -d. -f1-3)" = 1.13.2
 check "the link builds" builds_as_ninja
 check "the doctor knows the link" grep -q 'ninja (this program)' <(PATH="$prefix/bin:$PATH" "$prefix/bin/tanto" doctor)
-check "the manual page has its name" grep -q '^\.TH TANTO 1' "$prefix/share/man/man1/tanto.1"
-check "a subcommand's page has its name" grep -q '^\.TH TANTO-BULK-BUILD 1' "$prefix/share/man/man1/tanto-bulk-build.1"
+check "the manual page has a title" grep -q '^\.TH TANTO 1' "$prefix/share/man/man1/tanto.1"
+check "a subcommand's page has a title" grep -q '^\.TH TANTO-BULK-BUILD 1' "$prefix/share/man/man1/tanto-bulk-build.1"
 
 rm "$prefix/bin/ninja"
 echo another >"$prefix/bin/ninja"
 check "another ninja is refused" refuses ./install --prefix "$prefix" --as-ninja
 check "uninstalls" ./install --uninstall --prefix "$prefix"
-check "uninstalling leaves what is not ours" same_tree "$prefix" $'./bin\n./bin/ninja'
+check "uninstalling keeps other files" same_tree "$prefix" $'./bin\n./bin/ninja'
 check "another ninja keeps its content" grep -qx another "$prefix/bin/ninja"
 
 mkdir -p "$lab/mine/bin" "$lab/mine/share"
 echo mine >"$lab/mine/bin/tanto"
 check "another tanto is refused" refuses ./install --prefix "$lab/mine"
 rm "$lab/mine/bin/tanto"
-check "installs where directories are" ./install --prefix "$lab/mine"
+check "installs into existing directories" ./install --prefix "$lab/mine"
 check "uninstalls there" ./install --uninstall --prefix "$lab/mine"
-check "leaves the directories that were there" same_tree "$lab/mine" $'./bin\n./share'
-check "a second uninstall says so" refuses ./install --uninstall --prefix "$lab/mine"
+check "keeps existing directories" same_tree "$lab/mine" $'./bin\n./share'
+check "a second uninstall is refused" refuses ./install --uninstall --prefix "$lab/mine"
 exit $failed

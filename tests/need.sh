@@ -1,5 +1,5 @@
-# What the scripts at the root need of the machine, and how they get it. Sourced by ./test and ./demo, in the
-# root of the repository. Nothing is installed that is already there, so that a second run needs no network.
+# Checks for and installs the tools of the scripts at the root. Sourced in the root of the repository by ./test, ./demo
+# and ./install. Installs only missing tools, so that a second run needs no network.
 
 ninja_version=1.13.2
 meson_version=1.12.1
@@ -14,15 +14,21 @@ die() {
 
 need_rust() {
     command -v cargo >/dev/null && command -v rustc >/dev/null ||
-        die "Tanto is built with Rust 1.95 or newer, and there is no cargo in PATH. See https://rustup.rs"
+        die "Tanto needs Rust 1.95 or newer, and cargo is not in PATH. See https://rustup.rs"
     local version
     version=$(rustc --version)
     [[ $version =~ ^rustc\ ([0-9]+)\.([0-9]+) ]] || die "cannot read the version of rustc: $version"
     (( BASH_REMATCH[1] > 1 || BASH_REMATCH[2] >= 95 )) ||
-        die "Tanto is built with Rust 1.95 or newer; this is $version. With rustup: rustup update stable"
+        die "Tanto needs Rust 1.95 or newer; this is $version. With rustup: rustup update stable"
 }
 
-# missing_packages PACKAGE=PROBE...: prints those that are missing. A probe is a command, or the path of a file.
+# SQLite, which is part of Tanto, is compiled with cc; rustc links with it.
+need_cc() {
+    printf '#include <stdio.h>\nint main(void) { return 0; }\n' | cc -x c - -o /dev/null 2>/dev/null ||
+        die "Tanto needs a C compiler, and cc is missing or cannot compile. On Debian or Ubuntu: apt-get install gcc libc6-dev"
+}
+
+# missing_packages PACKAGE=PROBE...: prints the missing packages. A probe is a command or the path of a file.
 missing_packages() {
     local want missing=()
     for want in "$@"; do
@@ -34,7 +40,7 @@ missing_packages() {
     printf '%s\n' "${missing[*]}"
 }
 
-# need_packages PACKAGE=PROBE...: installs those that are missing.
+# need_packages PACKAGE=PROBE...: installs the missing packages.
 need_packages() {
     local missing
     read -r -a missing < <(missing_packages "$@")
@@ -43,7 +49,7 @@ need_packages() {
 
 install_packages() {
     command -v apt-get >/dev/null ||
-        die "These Debian packages are needed, and there is no apt-get here; install what stands for them: $*"
+        die "apt-get is missing; install the equivalents of these Debian packages: $*"
     local root=()
     if [ "$(id -u)" != 0 ]; then
         command -v sudo >/dev/null || die "As root, run: apt-get install $*"
@@ -53,10 +59,10 @@ install_packages() {
     local install=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@")
     "${install[@]}" >/dev/null 2>&1 && return
     "${root[@]}" apt-get -qq update || die "apt-get update failed: is there a network? Needed: $*"
-    "${install[@]}" >/dev/null || die "apt-get could not install: $*"
+    "${install[@]}" >/dev/null || die "apt-get cannot install: $*"
 }
 
-# From PyPI, in .venv: the ninja that Tanto is compared with, Meson, and a newer make than Debian's.
+# Installs from PyPI into .venv: the ninja that Tanto is compared with, Meson, and a newer make than Debian's.
 need_venv() {
     [ "$(.venv/bin/meson --version 2>/dev/null)" = "$meson_version" ] &&
         [[ $(.venv/bin/ninja --version 2>/dev/null) = "$ninja_version"* ]] &&
@@ -64,12 +70,11 @@ need_venv() {
     need_packages python3=python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
     say "Installing from PyPI into .venv: ninja $ninja_version, meson $meson_version, gnumake $make_version"
-    python3 -m venv .venv || die "python3 could not make .venv"
+    python3 -m venv .venv || die "python3 cannot create .venv"
     .venv/bin/pip install -q "ninja==$ninja_version" "meson==$meson_version" "gnumake==$make_version" ||
-        die "pip could not install ninja $ninja_version, meson $meson_version and gnumake $make_version: is there a network?"
+        die "pip cannot install ninja $ninja_version, meson $meson_version and gnumake $make_version: is there a network?"
 }
 
-# What the compile worker is made from.
 llvm=/usr/lib/llvm-19
 
 worker_packages=(clang-19=clang-19 lld-19=$llvm/bin/ld.lld cmake=cmake g++=g++ llvm-19-dev=$llvm/lib/libLLVMSupport.a
@@ -80,23 +85,23 @@ need_llvm() { need_packages "${worker_packages[@]}" clang-format-19=clang-format
 
 has_llvm() { [ -z "$(missing_packages "${worker_packages[@]}")" ]; }
 
-# Builds the worker, or says in a line why there is none: everything else works without it.
+# Builds the compile worker, or prints why it cannot. Everything else works without it.
 try_worker() {
     local missing
     missing=$(missing_packages "${worker_packages[@]}")
     if [ -n "$missing" ]; then
-        say "Without the compile worker: it needs LLVM 19. To have it: apt-get install $missing"
+        say "Skipping the compile worker, which needs LLVM 19. To add it: apt-get install $missing"
         return 1
     fi
-    say "Building the compile worker"
+    say "Building the compile worker (about 2 minutes on 2 CPUs)"
     build_worker >&2 || {
-        say "Without the compile worker: its build failed (above). Usual cause: packages of different versions." \
-            "apt-get install --reinstall $(printf '%s ' "${worker_packages[@]%%=*}")"
+        say "Skipping the compile worker: its build failed (above). Usual cause: packages of different versions." \
+            "To fix: apt-get install --reinstall $(printf '%s ' "${worker_packages[@]%%=*}")"
         return 1
     }
 }
 
-# The compile worker, target/clang-worker/clang-worker, where LLVM 19 is there. Built by Tanto itself.
+# Builds the compile worker, target/clang-worker/clang-worker, with Tanto itself. Does nothing without LLVM 19.
 build_worker() {
     has_llvm || return 0
     local place=target/clang-worker/build
@@ -104,8 +109,8 @@ build_worker() {
     cmake -S clang-worker -B "$place" -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/target/as-ninja/ninja" \
         -DCMAKE_CXX_COMPILER=clang++-19 -DLLVM_DIR="$llvm/lib/cmake/llvm" >"$place.log" 2>&1 &&
         cmake --build "$place" >>"$place.log" 2>&1 || { cat "$place.log"; return 1; }
-    # A linker fills its file page by page, and so the kernel keeps and maps it; this copy is written, kept and mapped in
-    # large pieces, which its forks are quicker with.
+    # A linker writes its output page by page, and the kernel caches and maps it in pages. This copy is written and mapped
+    # in large pieces, which makes forks faster.
     if [ "$place/clang-worker" -nt "${place%/*}/clang-worker" ]; then
         rm -f "${place%/*}/clang-worker"
         cat "$place/clang-worker" >"${place%/*}/clang-worker.new" && chmod 755 "${place%/*}/clang-worker.new" &&
@@ -113,8 +118,8 @@ build_worker() {
     fi
 }
 
-# link_built PROFILE [PROGRAM]: hard-links a program built with this profile to target/PROFILE/PROGRAM, a path without
-# the name of the target.
+# link_built PROFILE [PROGRAM]: hard-links a program of this profile to target/PROFILE/PROGRAM, a path without the name of
+# the target.
 link_built() {
     local program=${2-tanto}
     mkdir -p "target/$1"

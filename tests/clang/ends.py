@@ -153,6 +153,15 @@ def two_files(place):
     return f"{CLANG} -shared -fPIC a.c gated.c -o $out", temporary
 
 
+def wait_for_second_compile(temporary):
+    """Waits until the second compile runs, and returns the temporary files. While the first one runs, it has a temporary
+    object, too; if that compile is killed, the driver goes on with the second one."""
+    wait_for(lambda: list(temporary.glob("gated-*.o.tmp")))
+    made = set(temporary.iterdir())
+    assert len(made) == 3, made
+    return made
+
+
 def job_of(fork, name="clang-worker"):
     return wait_for(lambda: next(iter(children(fork, name)), None))
 
@@ -162,9 +171,7 @@ def killed_compile_of_two_files_leaves_nothing(tanto, place):
         line, temporary = two_files(fresh(place / "tree"))
         build = Build(tanto, place / "tree", line, COMPILE, TMPDIR=str(temporary)).start("-j1")
         fork = build.fork()
-        wait_for(lambda: [it for it in temporary.iterdir() if it.name.endswith(".o.tmp")])
-        made = set(temporary.iterdir())
-        assert len(made) == 3, made
+        made = wait_for_second_compile(temporary)
         os.kill(job_of(fork), signal_of_job)
         wait_for(lambda: children(build.process.pid, CLANG.name))
         assert not made & set(temporary.iterdir()), made
@@ -178,8 +185,7 @@ def killed_fork_of_two_files_leaves_nothing(tanto, place):
     line, temporary = two_files(place)
     build = Build(tanto, place, line, COMPILE, TMPDIR=str(temporary)).start("-j1")
     fork = build.fork()
-    wait_for(lambda: [it for it in temporary.iterdir() if it.name.endswith(".o.tmp")])
-    made, job = set(temporary.iterdir()), job_of(fork)
+    made, job = wait_for_second_compile(temporary), job_of(fork)
     os.kill(fork, signal.SIGKILL)
     wait_for(lambda: children(build.process.pid, CLANG.name))
     assert is_gone(job) and not made & set(temporary.iterdir()), made

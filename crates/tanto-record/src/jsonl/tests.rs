@@ -79,6 +79,31 @@ fn seen(random: &mut Random) -> Vec<ProcessInfo> {
     (0..2).map(one).collect()
 }
 
+fn some_reason(random: &mut Random, after_ms: i64) -> TerminationReason {
+    let limit_kib = random.number();
+    *random.pick(&[
+        TerminationReason::Hung { after_ms },
+        TerminationReason::Timeout { after_ms: 1 },
+        TerminationReason::CpuTime { after_ms },
+        TerminationReason::Memory { limit_kib },
+        TerminationReason::Output { limit_bytes: limit_kib },
+        TerminationReason::Disk { limit_kib },
+        TerminationReason::Requested,
+    ])
+}
+
+fn some_throttle_reason(random: &mut Random, job: JobId) -> Option<ThrottleReason> {
+    let reasons = [
+        None,
+        Some(ThrottleReason::Memory { job, needs_kib: random.number(), available_kib: 0 }),
+        Some(ThrottleReason::Disk { job, needs_kib: 0, available_kib: random.number() }),
+        Some(ThrottleReason::MemoryPressure),
+        Some(ThrottleReason::CpuPressure),
+        Some(ThrottleReason::LoadAverage),
+    ];
+    *random.pick(&reasons)
+}
+
 fn some_event(random: &mut Random) -> Kept {
     let job = JobId(random.number() as u32);
     let at_ms = (random.number() >> 30) as i64;
@@ -99,36 +124,13 @@ fn some_event(random: &mut Random) -> Kept {
             sample: JobSample { processes: 3, cpu_ms: random.number(), memory_kib: 7, files_kib: None },
         },
         9 => {
-            let (after_ms, limit_kib) = (at_ms, random.number());
-            let why = *random.pick(&[
-                TerminationReason::Hung { after_ms },
-                TerminationReason::Timeout { after_ms: 1 },
-                TerminationReason::CpuTime { after_ms },
-                TerminationReason::Memory { limit_kib },
-                TerminationReason::Output { limit_bytes: limit_kib },
-                TerminationReason::Disk { limit_kib },
-                TerminationReason::Requested,
-            ]);
-            Kept::Terminated {
-                job,
-                termination: Termination { reason: why, processes: seen(random), killed: random.chance(50) },
-            }
+            let reason = some_reason(random, at_ms);
+            let termination = Termination { reason, processes: seen(random), killed: random.chance(50) };
+            Kept::Terminated { job, termination }
         }
         12 => Kept::Stage { job, stage: b"build".to_vec(), at_ms },
         10 => Kept::LeftBehind { job, processes: seen(random), killed: random.chance(50) },
-        11 => {
-            let memory = ThrottleReason::Memory { job, needs_kib: random.number(), available_kib: 0 };
-            let disk = ThrottleReason::Disk { job, needs_kib: 0, available_kib: random.number() };
-            let whys = [
-                None,
-                Some(memory),
-                Some(disk),
-                Some(ThrottleReason::MemoryPressure),
-                Some(ThrottleReason::CpuPressure),
-                Some(ThrottleReason::LoadAverage),
-            ];
-            Kept::Throttled { reason: *random.pick(&whys), at_ms }
-        }
+        11 => Kept::Throttled { reason: some_throttle_reason(random, job), at_ms },
         7 => Kept::Skipped { job, outputs: texts(random), because: JobId(3) },
         6 => {
             let level = *random.pick(&[Level::Info, Level::Warning, Level::Error, Level::Explain]);
