@@ -1,10 +1,10 @@
-# Writes a header with the GNU build-ids of FILES, of which the worker stands for the compiler: cmake -DREADELF=...
-# -DFILES=... -DHEADER=... -P builds.cmake
+# Writes a header with the GNU build-ids of FILES, the programs and libraries that the worker replaces:
+# cmake -DREADELF=... -DFILES=... -DHEADER=... -P builds.cmake
 set(builds "")
 foreach(file IN LISTS FILES)
   execute_process(COMMAND ${READELF} --notes ${file} OUTPUT_VARIABLE notes COMMAND_ERROR_IS_FATAL ANY)
   if(NOT notes MATCHES "Build ID: ([0-9a-f]+)")
-    message(FATAL_ERROR "${file} has no GNU build-id, so that the worker could not tell it from another compiler.")
+    message(FATAL_ERROR "${file} has no GNU build-id, so the worker cannot tell it from another compiler.")
   endif()
   string(APPEND builds "\"${CMAKE_MATCH_1}\", ")
 endforeach()

@@ -11,7 +11,7 @@
 namespace tanto {
 namespace {
 
-// Descriptors close themselves when a process becomes another program.
+// Descriptors are closed on exec.
 std::vector<int> descriptors_of(msghdr &message) {
   std::vector<int> all;
   for (cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {

@@ -1,4 +1,4 @@
-// The socket to Tanto: whole frames, and descriptors with them. Does not know what they mean.
+// The socket to Tanto: whole frames, with descriptors.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 
 namespace tanto {
 
-// A frame that came, with the descriptors that came with it, which are the receiver's to close.
+// A received frame with its descriptors, which the receiver closes.
 struct Received {
   Frame frame;
   std::vector<int> descriptors;
 };
 
-// Each frame is one packet, so that several processes can send without mixing theirs.
+// Each frame is one packet, so that several processes can send without interleaving.
 bool send(int socket, const Frame &frame);
 
-// The same, with descriptors.
+// Sends with descriptors.
 bool send(int socket, const Frame &frame, const std::vector<int> &descriptors);
 
-// Waits for the next frame. Nothing: the other side is gone, or what it says is none.
+// Waits for the next frame. Returns nothing if the peer is gone or sent an invalid frame.
 std::optional<Received> receive(int socket);
 
 }  // namespace tanto

@@ -1,8 +1,8 @@
 // A compile in two halves.
 //
-// It is one parse: the process that has read the leading includes waits within the preprocessor's callback, a fork of
-// it has the rest of the main file replaced below its lexer, and goes on. All that reaches past clang's public
-// interface is here (the file is compiled alone with -fno-access-control), in `Splice`, and each field says why.
+// Both halves are one parse: the process that has read the leading includes waits in a callback of the preprocessor; a
+// fork replaces the rest of the main file below its lexer, and continues. All uses of clang's private members are in
+// `Splice` (this file alone is compiled with -fno-access-control), each with its reason.
 
 #include "checkpoint.h"
 
@@ -31,15 +31,15 @@
 #include "llvm/Support/MD5.h"
 #include "llvm/Support/Signals.h"
 
-static_assert(CLANG_VERSION_MAJOR == 19, "what reaches past the public interface was read for this version");
+static_assert(CLANG_VERSION_MAJOR == 19, "uses of private members were checked for this version");
 
 namespace tanto {
 namespace {
 
-// By so much the main file may grow.
+// Maximum growth of the main file.
 constexpr clang::SourceLocation::UIntTy room_to_grow = 4 << 20;
 
-// The object, which is opened when it is known who writes it.
+// The object, opened when its writer is known.
 class LaterStream : public llvm::raw_pwrite_stream {
  public:
   LaterStream() : raw_pwrite_stream(true) {}
@@ -65,17 +65,17 @@ class LaterStream : public llvm::raw_pwrite_stream {
   std::uint64_t current_pos() const override { return target ? target->tell() : 0; }
 };
 
-// Is a directive of this kind one that reads another file?
+// Returns whether a directive of this kind reads another file.
 bool is_inclusion(llvm::StringRef word) { return word == "include" || word == "import" || word == "include_next"; }
 
-// What a piece of the main file's top level holds, by its text alone.
+// Content of a piece of the main file's top level, by its text alone.
 struct Sight {
   bool has_code = false;             // something that is no directive
   bool includes_first = false;       // before that, a directive that reads another file
   bool begins_with_include = false;  // the first directive does
 };
 
-// A lexer wants a NUL behind its text.
+// A lexer needs a NUL after its text.
 Sight look(const std::string &piece, const clang::LangOptions &options) {
   const llvm::StringRef text(piece);
   Sight sight;
@@ -102,21 +102,21 @@ Sight look(const std::string &piece, const clang::LangOptions &options) {
   }
 }
 
-// Puts another rest of the main file into a compile that waits before it. `-fno-access-control` is for this class.
+// Replaces the rest of the main file in a paused compile. `-fno-access-control` is for this class.
 class Splice {
  public:
   explicit Splice(clang::CompilerInstance &clang) : clang(clang), sources(clang.getSourceManager()) {}
 
-  // SourceManager::NextLocalOffset: the numbers of places behind the main file's own stay free, for it to grow.
+  // SourceManager::NextLocalOffset: reserves locations after the main file, for its growth.
   void reserve() { sources.NextLocalOffset += room_to_grow; }
 
-  // Lexer::BufferPtr, BufferStart: how far the main file was read. The lexer is Preprocessor::CurLexer.
+  // Lexer::BufferPtr, BufferStart: the position in the main file. The lexer is Preprocessor::CurLexer.
   std::size_t offset() const {
     const clang::Lexer *lexer = clang.getPreprocessor().CurLexer.get();
     return static_cast<std::size_t>(lexer->BufferPtr - lexer->BufferStart);
   }
 
-  // Preprocessor::CachedTokens: what was read ahead of the parser would be of the old text.
+  // Preprocessor::CachedTokens: lookahead tokens would be from the old text.
   bool has_read_ahead() const {
     const clang::Preprocessor &preprocessor = clang.getPreprocessor();
     return preprocessor.CachedTokens.size() != preprocessor.CachedLexPos;
@@ -129,20 +129,20 @@ class Splice {
     const llvm::StringRef name = content.Buffer->getBufferIdentifier();
     // ContentCache::Buffer: the text itself, at the same address.
     own.Buffer = llvm::MemoryBuffer::getMemBuffer(text, name);
-    // ContentCache::SourceLineCache: where the old text's lines begin.
+    // ContentCache::SourceLineCache: line starts of the old text.
     own.SourceLineCache = {};
-    // SourceManager::LastLineNo...: the last answer about lines.
+    // SourceManager::LastLineNo...: the last line lookup.
     sources.LastLineNoFileIDQuery = clang::FileID();
     sources.LastLineNoContentCache = nullptr;
-    // FileEntry::Size: what the file's size was.
+    // FileEntry::Size: the size of the file.
     const_cast<clang::FileEntry &>(content.OrigEntry->getFileEntry()).Size = static_cast<off_t>(text.size());
-    // Lexer::BufferEnd: where it stops.
+    // Lexer::BufferEnd: the end of the text.
     clang::Lexer *lexer = clang.getPreprocessor().CurLexer.get();
     lexer->BufferEnd = lexer->BufferStart + text.size();
   }
 
-  // The debug information's note of the main file has the sum of its text: DIFile::Checksum, and the same as an
-  // operand. False: it has a sum of another kind.
+  // The main file's entry in the debug information has the checksum of its text: DIFile::Checksum, and the same as an
+  // operand. Returns false if the checksum is of another kind.
   bool sum(llvm::Module &module, llvm::StringRef text) const {
     for (llvm::DICompileUnit *unit : module.debug_compile_units()) {
       llvm::DIFile *file = unit->getFile();
@@ -155,7 +155,7 @@ class Splice {
       llvm::SmallString<32> digits;
       llvm::toHex(llvm::MD5::hash(llvm::arrayRefFromStringRef(text)), true, digits);
       llvm::MDString *value = llvm::MDString::get(module.getContext(), digits);
-      // It is found by its content, and so is taken out while that changes.
+      // It is indexed by its content, so it is removed during the change.
       file->eraseFromStore();
       file->Checksum->Value = value;
       file->setOperand(2, value);
@@ -169,12 +169,12 @@ class Splice {
   clang::SourceManager &sources;
 };
 
-// What is not the same when it is asked for again, in a user's words.
+// Results that differ between queries, for the user.
 constexpr const char *of_its_time = "it or a header uses __DATE__, __TIME__ or __TIMESTAMP__",
                      *of_embedding = "it or a header uses #embed or __has_embed",
                      *of_modules = "it or a header imports a module";
 
-// What is written to these two would have been said to the user.
+// Output to these two would have been shown to the user.
 bool is_silent() {
   struct stat out{}, errors{};
   return llvm::outs().tell() == 0 && fstat(1, &out) == 0 && fstat(2, &errors) == 0 && out.st_size == 0 &&
@@ -184,7 +184,7 @@ bool is_silent() {
 // Waits for the last return from an include before the main file's own code.
 class Watch : public clang::PPCallbacks {
  public:
-  // Where the compile is to pause, if anywhere; and that it may not, or not go on, said as soon as that is known.
+  // Where the compile pauses, if at all. Why it must not pause or continue is reported as soon as it is known.
   struct Calls {
     std::function<void(std::optional<std::size_t>)> arrive;
     std::function<void(const char *why)> refuse;
@@ -200,7 +200,7 @@ class Watch : public clang::PPCallbacks {
     const clang::SourceManager &sources = clang.getSourceManager();
     const clang::FileID entered = sources.getFileID(place);
     if (reason == EnterFile && entered != sources.getMainFileID() && is_main(entered)) {
-      refuse(Witness::of_itself);
+      refuse(Recorder::of_itself);
     }
   }
 
@@ -221,7 +221,7 @@ class Watch : public clang::PPCallbacks {
     }
   }
 
-  // One that was read before, and has a guard, is not entered.
+  // A file that was read before and has a guard is not entered.
   void FileSkipped(const clang::FileEntryRef &, const clang::Token &name, clang::SrcMgr::CharacteristicKind) override {
     stop_at(name.getLocation());
   }
@@ -250,7 +250,7 @@ class Watch : public clang::PPCallbacks {
   bool is_scout = false;
   static constexpr int there_is_no_more = 40, there_is_more = 41;
 
-  // What a scout meets, its parent will.
+  // The parent will meet the same.
   void refuse(const char *why) {
     if (!is_scout) {
       calls.refuse(why);
@@ -263,8 +263,8 @@ class Watch : public clang::PPCallbacks {
     return one && main && &one->getFileEntry() == &main->getFileEntry();
   }
 
-  // Is an include that this text tells of before the main file's code really read, or is it behind an `#if`? A fork
-  // goes on, and finds out.
+  // Returns whether an include in this text before the main file's code is really read, or is behind an `#if`. A fork
+  // continues and finds out.
   bool is_more_to_come() {
     const pid_t own = getpid(), scout = fork();
     if (scout == 0) {
@@ -301,7 +301,7 @@ class Watch : public clang::PPCallbacks {
       has_arrived = true;
       return calls.arrive(std::nullopt);
     }
-    // What comes behind the line must not become a part of it.
+    // The text after the line must not become a part of it.
     const bool is_line = offset > 0 && text[offset - 1] == '\n';
     const Sight rest = look(text.substr(offset).str(), options);
     if (splice.has_read_ahead() || !is_line || rest.begins_with_include || (rest.includes_first && is_more_to_come())) {
@@ -325,11 +325,11 @@ class HalvingAction : public clang::EmitObjAction {
   }
 };
 
-// One compile, from its line to its end.
+// One compile, from its command line to its end.
 class Compile {
  public:
-  Compile(Witness &witness, Roomy &main, std::string main_path, const Halt &halt)
-      : witness(witness), main(main), main_path(std::move(main_path)), halt(halt) {}
+  Compile(Recorder &recorder, Roomy &main, std::string main_path, const Halt &halt)
+      : recorder(recorder), main(main), main_path(std::move(main_path)), halt(halt) {}
 
   int run(const std::vector<const char *> &line) {
     clang = std::make_unique<clang::CompilerInstance>();
@@ -341,7 +341,7 @@ class Compile {
       refuse("it is not a plain compile of C or C++ to an object");
     }
     clang->createDiagnostics();
-    clang->createFileManager(&witness);
+    clang->createFileManager(&recorder);
     auto stream = std::make_unique<LaterStream>();
     later = stream.get();
     clang->setOutputStream(std::move(stream));
@@ -353,7 +353,7 @@ class Compile {
     if (!has_paused) {
       refuse(nowhere);
     }
-    if (const char *why = witness.obstacle()) {
+    if (const char *why = recorder.obstacle()) {
       refuse(why);
     }
     (void)clang.release();
@@ -363,7 +363,7 @@ class Compile {
  private:
   static constexpr const char *nowhere = "it has no include before its own code", *erring = "it or a header has errors";
 
-  Witness &witness;
+  Recorder &recorder;
   Roomy &main;
   const std::string main_path;
   const Halt &halt;
@@ -391,17 +391,17 @@ class Compile {
            !kind.isPreprocessed();
   }
 
-  // DiagnosticsEngine::TrapNumErrorsOccurred: errors, those too that nobody was to hear of.
+  // DiagnosticsEngine::TrapNumErrorsOccurred: includes suppressed errors.
   static bool has_erred(const clang::DiagnosticsEngine &said) {
     return said.hasErrorOccurred() || said.TrapNumErrorsOccurred != 0;
   }
 
-  // Nothing may have been said so far. A warning that was dropped, for a flag, a pragma or a system header, is not
-  // said by a plain compile either; all that it leaves is in this process's memory, where the rest of the same parse
-  // finds it as it would have. tests/clang/dropped.py has what is known to depend on such.
+  // Nothing may have been printed so far. A warning that was dropped because of a flag, a pragma or a system header is
+  // not printed by a plain compile either; its only effect is state of this process, which the rest of the same parse
+  // uses as usual. tests/clang/dropped.py covers the known dependencies on such state.
   void be_sound() {
     const clang::DiagnosticsEngine &said = clang->getDiagnostics();
-    if (const char *why = witness.obstacle()) {
+    if (const char *why = recorder.obstacle()) {
       refuse(why);
     }
     if (has_erred(said)) {
@@ -413,19 +413,19 @@ class Compile {
     if (later->was_written || !is_silent()) {
       refuse("its includes print or write something");
     }
-    if (!witness.holds()) {
-      refuse(Witness::of_change);
+    if (!recorder.holds()) {
+      refuse(Recorder::of_change);
     }
   }
 
-  // In the preprocessor, which has just come back to the main file, or is through with it.
+  // Called by the preprocessor when it returns to the main file or reaches its end.
   void arrive(HalvingAction &action, std::optional<std::size_t> offset) {
     if (!offset) {
       refuse(has_erred(clang->getDiagnostics()) ? erring : nowhere);
     }
     be_sound();
-    const Prefix prefix{&witness, main_path, main.text().substr(0, *offset).str()};
-    witness.rest();
+    const Prefix prefix{&recorder, main_path, main.text().substr(0, *offset).str()};
+    recorder.rest();
     has_paused = true;
     halt.pause(prefix);
     go_on(action, prefix);
@@ -433,10 +433,10 @@ class Compile {
 
   void go_on(HalvingAction &action, const Prefix &prefix) {
     if (!main.read(main_path) || !main.text().starts_with(prefix.text) || main.text().size() > most_size) {
-      refuse("its main file begins with something else");
+      refuse("the beginning of its main file has changed");
     }
     if (!halt.is_same_line()) {
-      refuse("its driver comes to something else");
+      refuse("its driver plans another command");
     }
     Splice splice(*clang);
     splice.replace(main.text());
@@ -455,7 +455,7 @@ class Compile {
 }  // namespace
 
 bool Prefix::holds() const {
-  if (!witness->holds()) {
+  if (!recorder->holds()) {
     return false;
   }
   std::string now(text.size(), '\0');
@@ -464,7 +464,7 @@ bool Prefix::holds() const {
 }
 
 std::optional<std::string> option_without_checkpoint(const std::vector<const char *> &line) {
-  // Alone; with a word of their own behind them; and those that are only a beginning.
+  // Flags, options with a separate argument, and prefixes.
   static const llvm::StringSet<> alone = {"-cc1",
                                           "-emit-obj",
                                           "-disable-llvm-verifier",
@@ -560,9 +560,9 @@ std::optional<std::string> option_without_checkpoint(const std::vector<const cha
   return std::nullopt;
 }
 
-int compile_in_halves(const std::vector<const char *> &line, Witness &witness, Roomy &main,
+int compile_in_halves(const std::vector<const char *> &line, Recorder &recorder, Roomy &main,
                       const std::string &main_path, const Halt &halt) {
-  return Compile(witness, main, main_path, halt).run(line);
+  return Compile(recorder, main, main_path, halt).run(line);
 }
 
 }  // namespace tanto

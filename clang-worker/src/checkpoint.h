@@ -1,5 +1,4 @@
-// A compile that pauses at the end of its leading includes, and goes on with whatever comes after them by then. Knows
-// neither processes nor frames.
+// A compile that pauses at the end of its leading includes, and continues with the current rest of the file.
 #pragma once
 
 #include <functional>
@@ -8,38 +7,37 @@
 #include <string>
 #include <vector>
 
-#include "witness.h"
+#include "recorder.h"
 
 namespace tanto {
 
-// What a compile has read and asked by the time it pauses.
+// Everything that a compile has read and queried before its pause.
 struct Prefix {
-  Witness *witness = nullptr;
+  Recorder *recorder = nullptr;
   std::string main_path;
-  // The main file as far as it was read.
+  // The part of the main file that was read.
   std::string text;
 
-  // Would a compile that begins now come to this point as this one did?
+  // Returns whether a new compile would reach this point in the same way.
   bool holds() const;
 };
 
-// What such a compile asks of whoever wants it.
+// Callbacks of such a compile.
 struct Halt {
-  // Called once, where it pauses; comes back where it is to go on.
+  // Called once, at the pause. Returns when the compile is to continue.
   std::function<void(const Prefix &)> pause;
-  // Would the driver come to the same line again?
+  // Returns whether the driver would produce the same line again.
   std::function<bool()> is_same_line;
-  // It does not pause, or may not go on, for this reason. Does not come back.
+  // The compile does not pause or must not continue, for this reason. Does not return.
   std::function<void(const char *why)> give_up;
 };
 
-// Compiles a -cc1 line (beginning with the program's name), whose file is `main_path` and whose driver asked `witness`.
-// The exit code.
-int compile_in_halves(const std::vector<const char *> &line, Witness &witness, Roomy &main,
+// Compiles a -cc1 line (beginning with the program's name) whose file is `main_path` and whose driver queried
+// `recorder`. Returns the exit code.
+int compile_in_halves(const std::vector<const char *> &line, Recorder &recorder, Roomy &main,
                       const std::string &main_path, const Halt &halt);
 
-// The -cc1 options that a compile may have that pauses; nothing if they are all of these, or else the first that is
-// not.
+// Returns the first -cc1 option that a pausing compile must not have; nothing if all are allowed.
 std::optional<std::string> option_without_checkpoint(const std::vector<const char *> &line);
 
 }  // namespace tanto

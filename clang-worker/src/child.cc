@@ -1,4 +1,4 @@
-// What surrounds a command, and what is told of its end.
+// Sets up a command's process and reports its end.
 
 #include "child.h"
 
@@ -23,13 +23,13 @@ std::uint64_t microseconds(const timeval &one, const timeval &other) {
          static_cast<std::uint64_t>(one.tv_usec + other.tv_usec);
 }
 
-// The kernel counts in blocks of this size, whatever the disk's are.
+// The kernel's unit, whatever the block size of the disk.
 constexpr std::uint64_t block = 512;
 
 Ended ended(std::uint64_t id, int code) {
   rusage own{}, jobs{};
   getrusage(RUSAGE_SELF, &own);
-  // Jobs that ran in processes below this one.
+  // Jobs in processes below this one.
   getrusage(RUSAGE_CHILDREN, &jobs);
   return {id,
           static_cast<std::uint32_t>(code),
@@ -46,15 +46,15 @@ Child::Child(int socket, Run run, std::vector<int> descriptors)
     : socket(socket), run(std::move(run)), descriptors(std::move(descriptors)) {}
 
 void Child::begin(pid_t parent, const sigset_t &signals) {
-  // In this order: a parent that ended before the call to prctl would not be noticed after it. A signal that LLVM
-  // handles: it removes the temporary files.
+  // In this order: prctl does not notice a parent that ended before the call. LLVM handles this signal and removes
+  // temporary files.
   std::signal(SIGTERM, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) {
     _exit(1);
   }
   if (!settle()) {
-    decline("its surroundings could not be had");
+    decline("its directory or descriptors cannot be used");
   }
   sigprocmask(SIG_SETMASK, &signals, nullptr);
   on_fatal_error([this](const char *why) { decline(why); });
@@ -76,11 +76,11 @@ void Child::decline(const std::string &why) {
   _exit(0);
 }
 
-// Directory, environment, mask, input and output, and no core file: that one is for the process that runs again.
+// Sets directory, environment, mask, input and output. Core dumps are off: only the process that runs again may dump.
 bool Child::settle() {
   setpgid(0, 0);
   for (std::size_t i = least_descriptors; i < descriptors.size(); i++) {
-    // One that may not be entered is left alone.
+    // A group that refuses the process is ignored.
     if (write(descriptors[i], "0", 1) < 0) {
       continue;
     }

@@ -1,4 +1,4 @@
-// A process of one command. Knows neither how it is forked nor what it compiles.
+// A process that runs one command.
 #pragma once
 
 #include <csignal>
@@ -11,14 +11,14 @@ namespace tanto {
 
 class Child {
  public:
-  // Of `run`, which came with these descriptors; it will be told of over the socket.
+  // Created for `run` with these descriptors; reports over the socket.
   Child(int socket, Run run, std::vector<int> descriptors);
 
-  // Its life begins: it dies with this parent, has what surrounds the command, and these signals blocked.
+  // Called first: dies with this parent, sets up the directory and the descriptors, and blocks these signals.
   void begin(pid_t parent, const sigset_t &signals);
-  // What there is to do.
+  // Returns the command.
   Order order();
-  // It was done, or is to be done by a process.
+  // Reports the outcome, and exits.
   [[noreturn]] void end(const Outcome &outcome);
   [[noreturn]] void decline(const std::string &why);
 

@@ -1,7 +1,7 @@
-// clang's driver and -cc1, and lld, called in this process, on their public interfaces.
+// Calls clang's driver, -cc1 and lld in this process through their public interfaces.
 //
-// What a command prints, writes and returns is what the real programs' would be. Whatever is not certain to be, is
-// declined; the caller then runs the real program.
+// Output, files and exit codes equal those of the real programs. Anything uncertain is declined, and the caller runs
+// the real program.
 
 #include "compiler.h"
 
@@ -62,18 +62,18 @@ Outcome declined(const llvm::Twine &why) { return {true, 0, why.str()}; }
 
 Outcome failed(const llvm::Twine &why) { return {true, 0, why.str(), true}; }
 
-// Of clang's own exit codes this one says that it crashed.
+// clang's exit code for a crash.
 constexpr int crashed = 70;
 
 bool is_crash(int code) { return code < 0 || code == crashed || code > 128; }
 
-// A -cc1 line, beginning with the program's name, as the program would run it.
+// Runs a -cc1 line, which begins with the program's name, like the program itself.
 int run_cc1(llvm::SmallVectorImpl<const char *> &words) {
   auto clang = std::make_unique<clang::CompilerInstance>();
   auto containers = clang->getPCHContainerOperations();
   containers->registerWriter(std::make_unique<clang::ObjectFilePCHContainerWriter>());
   containers->registerReader(std::make_unique<clang::ObjectFilePCHContainerReader>());
-  // What the options are wrong about is known before it is known how to say it.
+  // Diagnostics about the options are collected before the diagnostics engine is configured.
   auto *buffer = new clang::TextDiagnosticBuffer;
   clang::DiagnosticsEngine early(new clang::DiagnosticIDs, new clang::DiagnosticOptions, buffer);
   const llvm::ArrayRef<const char *> options = llvm::ArrayRef(words).slice(2);
@@ -92,7 +92,7 @@ int run_cc1(llvm::SmallVectorImpl<const char *> &words) {
   llvm::TimerGroup::clearAll();
   llvm::outs().flush();
   if (clang->getFrontendOpts().DisableFree) {
-    // The process ends.
+    // The process ends here.
     (void)clang.release();
   }
   return ok ? 0 : 1;
@@ -109,7 +109,7 @@ bool is_same_file(llvm::StringRef one, llvm::StringRef other) {
   return !llvm::sys::fs::getUniqueID(one, first) && !llvm::sys::fs::getUniqueID(other, second) && first == second;
 }
 
-// The name that the program was called by may say in which language, and for which target.
+// The program's name may determine the language and the target.
 void insert_what_the_name_says(const clang::driver::ParsedClangName &name, Words &words, std::set<std::string> &kept) {
   auto at = words.begin() + 1;
   if (name.DriverMode) {
@@ -130,7 +130,7 @@ llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options(const Word
   return options;
 }
 
-// One driver's run for one command.
+// One run of the driver for one command.
 class Attempt {
  public:
   using Pause = std::function<void(const Prefix &)>;
@@ -169,7 +169,7 @@ class Attempt {
  private:
   const Order &order;
   const Pause *const pause;
-  llvm::IntrusiveRefCntPtr<Witness> witness;
+  llvm::IntrusiveRefCntPtr<Recorder> recorder;
   std::unique_ptr<Roomy> main;
   Words words;
   bool has_more_words = false;
@@ -177,12 +177,12 @@ class Attempt {
   llvm::BumpPtrAllocator allocator;
 
   static constexpr const char *not_one = "it is not one compile";
-  // Leaves room for those that a compile has itself.
+  // Leaves descriptors for the compile itself.
   static constexpr std::size_t most_temporaries = TemporaryFiles::most - 16;
 
-  static Outcome no_option(const llvm::Twine &word) { return declined(word + " is no option for a checkpoint"); }
+  static Outcome no_option(const llvm::Twine &word) { return declined(word + " is not supported with checkpoints"); }
 
-  // What the driver plans to do, and what it would say of it.
+  // Returns the driver's jobs, and its diagnostics.
   struct Plan {
     llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> options;
     clang::DiagnosticsEngine diagnostics;
@@ -228,11 +228,11 @@ class Attempt {
 
   llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> observed() {
     main = Roomy::make(64 << 20);
-    witness = new Witness(main.get());
-    return witness;
+    recorder = new Recorder(main.get());
+    return recorder;
   }
 
-  // The -cc1 line, with the program's name in front; nothing if there is none, or the driver has something to say.
+  // Returns the -cc1 line with the program's name first; nothing if there is none or the driver has diagnostics.
   static std::vector<const char *> line_of(Plan &plan) {
     const bool is_silent = plan.compilation && plan.diagnostics.getNumWarnings() == 0 &&
                            !plan.diagnostics.hasErrorOccurred() && plan.compilation->getJobs().size() == 1;
@@ -257,7 +257,7 @@ class Attempt {
     if (!main || !main->read(path)) {
       return declined("its file cannot be read");
     }
-    witness->expect(path);
+    recorder->expect(path);
     const auto is_same_line = [&] {
       Words again = words;
       Plan other(order, again, name, llvm::vfs::getRealFileSystem());
@@ -270,9 +270,9 @@ class Attempt {
         last_word(why);
       }
     };
-    const int code = compile_in_halves(line, *witness, *main, path, {*pause, is_same_line, give_up});
+    const int code = compile_in_halves(line, *recorder, *main, path, {*pause, is_same_line, give_up});
     if (code != 0) {
-      // As the driver does.
+      // Like the driver.
       clang::driver::Compilation &compilation = *plan.compilation;
       const auto *action = llvm::cast<clang::driver::JobAction>(&compilation.getJobs().begin()->getSource());
       compilation.CleanupFileMap(compilation.getResultFiles(), action, true);
@@ -347,7 +347,7 @@ class Attempt {
     return has_crashed || is_crash(code) ? failed("it crashed") : Outcome{false, code, {}};
   }
 
-  // What the driver says of a linker that fails is left to the driver itself.
+  // The driver reports a failed linker itself, so a failure is left to the real program.
   static Outcome link(const clang::driver::Command &job, const llvm::opt::ArgStringList &line) {
     for (const char *word : line) {
       if (lld_refuses(word)) {
@@ -367,7 +367,7 @@ void fatal(void *, const char *why, bool) {
   _exit(crashed);
 }
 
-// Some of all that a compiler does: templates, overloads, a loop, a call that is inlined, a table.
+// A sample of a compiler's work: templates, overloads, a loop, an inlined call, a table.
 constexpr char small_file[] = R"(
 namespace { template <class T> struct Box { T value; Box(T v) : value(v) {} ~Box() {}
   template <class F> auto map(F f) const -> Box<decltype(f(value))> { return {f(value)}; } }; }
@@ -386,12 +386,12 @@ int main() { Table table{}; double out[8]; static const char *const name = "warm
 
 }  // namespace
 
-Outcome carry_out(const Order &order) {
+Outcome run_command(const Order &order) {
   clang::noteBottomOfStack();
   return Attempt(order, nullptr).make();
 }
 
-Outcome carry_out_in_halves(const Order &order, const std::function<void(const Prefix &)> &pause) {
+Outcome run_in_halves(const Order &order, const std::function<void(const Prefix &)> &pause) {
   clang::noteBottomOfStack();
   return Attempt(order, &pause).make();
 }
@@ -412,9 +412,9 @@ bool warm_up() {
   }
   const std::string path = "/proc/self/fd/" + std::to_string(file);
   const std::string clang = LLVM_TOOLS "/clang";
-  const Outcome outcome = carry_out({clang, "", {clang, "-xc++", "-O1", "-g", "-c", path, "-o", "/dev/null"}});
+  const Outcome outcome = run_command({clang, "", {clang, "-xc++", "-O1", "-g", "-c", path, "-o", "/dev/null"}});
   close(file);
-  // No fork does that again: it would write to thousands of options, and none has been set.
+  // Forks must not repeat this: it would write to thousands of unset options.
   llvm::cl::ResetAllOptionOccurrences();
   return !outcome.declined && outcome.code == 0;
 }

@@ -1,4 +1,4 @@
-// clang and lld as functions. Knows no frames and no processes.
+// clang and lld as functions.
 #pragma once
 
 #include <functional>
@@ -9,41 +9,41 @@ namespace tanto {
 
 struct Prefix;
 
-// A command, and which files its programs would be.
+// A command, and the files of its programs.
 struct Order {
   std::string clang;
   std::string lld;
   std::vector<std::string> arguments;
 };
 
-// What became of it: it ended with this code, or it is to be run as a process of its own.
+// Result: an exit code, or the command has to run as a process.
 struct Outcome {
   bool declined = false;
   int code = 0;
   std::string why;
-  bool has_failed = false;  // declined, for the real program tells better what is wrong
+  bool has_failed = false;  // declined because the real program reports the error
 };
 
-// What a command is compiled or linked with; never called in the process that others are forked from, but to warm up.
-Outcome carry_out(const Order &order);
+// Compiles or links a command. Called in forks only, except for warming up.
+Outcome run_command(const Order &order);
 
 // The same, but it pauses once, at the end of its leading includes, and goes on where `pause` comes back. What does not
 // pause, or may not go on, ends as by an error that clang does not come back from.
-Outcome carry_out_in_halves(const Order &order, const std::function<void(const Prefix &)> &pause);
+Outcome run_in_halves(const Order &order, const std::function<void(const Prefix &)> &pause);
 
-// Makes ready what every command needs.
+// Prepares the state that every command needs.
 void prepare();
 
-// Compiles a small file, so that what comes after it need not be the first.
+// Compiles a small file, so that later compiles find initialized data.
 bool warm_up();
 
-// Calls this before the process ends by an error that clang does not come back from.
+// Called before the process ends by a fatal error of clang.
 void on_fatal_error(std::function<void(const char *why)> last);
 
 std::string clang_version();
 std::string lld_version();
 
-// The GNU build-ids of clang, lld and their libraries, of the build that this program was linked with.
+// The GNU build-ids of clang, lld and their libraries of the build with which this program was linked.
 std::vector<std::string> builds();
 
 }  // namespace tanto

@@ -1,4 +1,4 @@
-// The C library's getenv, with a memory.
+// Replaces the C library's getenv by one that records.
 
 #include "environment.h"
 
@@ -47,7 +47,7 @@ bool is_same_environment(const std::vector<std::string> &environment) {
 
 }  // namespace tanto
 
-// In the place of the C library's, so that nobody asks past it.
+// Overrides the C library's function, so that no read is missed.
 extern "C" char *getenv(const char *name) noexcept {
   char *value = tanto::find(name);
   if (tanto::asked) {

@@ -1,4 +1,4 @@
-// Which variables of the environment were asked for. Knows nobody who asks.
+// Records which environment variables were read.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace tanto {
 
-// From now on each variable that anybody asks for is noted, with its value.
+// Starts recording each variable that is read, with its value.
 void remember_environment();
 
-// Would all that asked have had the same answers of this environment?
+// Returns whether all recorded reads would have the same results in this environment.
 bool is_same_environment(const std::vector<std::string> &environment);
 
 }  // namespace tanto

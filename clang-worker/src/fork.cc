@@ -17,7 +17,7 @@ namespace tanto {
 namespace {
 
 [[noreturn]] void run_and_exit(pid_t parent, const std::function<int()> &body) {
-  // In this order: prctl does not notice a parent that has ended before the call.
+  // In this order: prctl does not notice a parent that ended before the call.
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) {
     _exit(1);
@@ -45,7 +45,7 @@ int run_in_fork(const std::function<int()> &body) {
 }
 
 void end_with_group() {
-  // LLVM's handler has removed temporary files by then, and restored the default actions.
+  // LLVM's handler has removed the temporary files and restored the default actions before this runs.
   llvm::sys::SetInterruptFunction([] { kill(0, SIGTERM); });
 }
 

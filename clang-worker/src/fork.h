@@ -5,11 +5,10 @@
 
 namespace tanto {
 
-// Runs `body` in a fork. Returns its exit code, or -1 if a signal has ended it or there is no fork.
+// Runs `body` in a fork. Returns its exit code, or -1 if a signal ended it or the fork failed.
 int run_in_fork(const std::function<int()> &body);
 
-// From now on a signal that asks this process to end also reaches the other processes of its group, which are the
-// command's.
+// Forwards termination signals of this process to its process group, which contains the command's other processes.
 void end_with_group();
 
 }  // namespace tanto

@@ -1,4 +1,4 @@
-// Frames to bytes and back.
+// Encodes and decodes frames.
 
 #include "frames.h"
 
@@ -44,7 +44,7 @@ class Writer {
   }
 };
 
-// Once something was not there, all that comes after it is empty, and `is_whole` is false.
+// After the first missing byte, all further values are empty and `is_whole` is false.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest(bytes) {}
@@ -60,7 +60,7 @@ class Reader {
 
   std::uint32_t small() { return static_cast<std::uint32_t>(number(4)); }
 
-  // It will be a string of C's.
+  // It will be a C string.
   std::string text() {
     const std::string_view part = take(small());
     is_sound = is_sound && part.find('\0') == std::string_view::npos;
@@ -69,7 +69,7 @@ class Reader {
 
   std::vector<std::string> texts(std::size_t most = most_texts) {
     std::size_t count = small();
-    // Each has at least its length.
+    // Each item has at least its length.
     is_sound = is_sound && count <= most && count <= rest.size() / 4;
     std::vector<std::string> values;
     for (; is_sound && count > 0; count--) {
@@ -180,7 +180,7 @@ bool is_too_long(const Frame &frame) {
 }
 
 Frame read(Reader &from, std::uint64_t kind) {
-  // Braces read in the order in which they are written.
+  // Initializers in braces are evaluated in order.
   switch (kind) {
     case 0:
       return Hello{from.small(), from.text(), from.text(), from.texts()};

@@ -1,6 +1,5 @@
-// Frames: what Tanto and the worker say to each other, as bytes. Knows neither sockets nor compilers.
-//
-// PROTOCOL.md tells the format. Whatever bytes come in, reading them ends with a frame or with nothing.
+// Encodes and decodes the frames between Tanto and the worker. PROTOCOL.md specifies the format. Decoding any bytes
+// yields a frame or nothing.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +11,23 @@
 
 namespace tanto {
 
-// Both sides refuse what goes beyond these; `crates/tanto-exec/src/runner/clang/frames.rs` has the same numbers.
+// Limits of both sides; `crates/tanto-exec/src/runner/clang/frames.rs` has the same values.
 inline constexpr std::uint32_t protocol = 2;
 inline constexpr std::size_t most_bytes = 128 << 10;
 inline constexpr std::size_t most_texts = 16 << 10;
 inline constexpr std::size_t most_descriptors = 16;
-// The directory to work in, then standard input, output and errors; control groups to enter come after them.
+// Working directory, standard input, output and error; control groups follow.
 inline constexpr std::size_t least_descriptors = 4;
-// Checkpoints that a keeper tells of, and files of which there is none.
+// Limits of checkpoints in a `Holding`, and of files without one.
 inline constexpr std::size_t most_files = 64;
 inline constexpr std::size_t most_without = 32;
 
-// Worker to Tanto, once: it is ready, and this is what it stands for.
+// Worker to Tanto, once: the worker is ready, and replaces these programs.
 struct Hello {
   std::uint32_t version = protocol;
   std::string clang;                // the first line of its `clang --version`
   std::string lld;                  // of its `ld.lld --version`
-  std::vector<std::string> builds;  // the GNU build-ids of the programs and libraries that it stands for
+  std::vector<std::string> builds;  // the GNU build-ids of the programs and libraries that it replaces
   bool operator==(const Hello &) const = default;
 };
 
@@ -36,21 +35,21 @@ struct Hello {
 struct Run {
   std::uint64_t id = 0;
   std::uint32_t umask = 0;
-  std::string clang;  // the file that the command would run
-  std::string lld;    // the lld that may be run in-process; empty: none
+  std::string clang;  // the program that the command would run
+  std::string lld;    // the lld that it may replace; empty: none
   std::vector<std::string> arguments;
   std::vector<std::string> environment;  // NAME=value
   bool operator==(const Run &) const = default;
 };
 
-// Worker to Tanto: the command has a process.
+// Worker to Tanto: the command was started.
 struct Started {
   std::uint64_t id = 0;
   std::uint32_t pid = 0;
   bool operator==(const Started &) const = default;
 };
 
-// Worker to Tanto: the command is done, and its process is about to go away.
+// Worker to Tanto: the command has ended, and its process is about to exit.
 struct Ended {
   std::uint64_t id = 0;
   std::uint32_t code = 0;
@@ -62,43 +61,43 @@ struct Ended {
   bool operator==(const Ended &) const = default;
 };
 
-// Worker to Tanto: the command has to be run as a process of its own; what it printed here does not count.
+// Worker to Tanto: run the command as a process, and discard its output so far.
 struct Declined {
   std::uint64_t id = 0;
   std::string why;
   bool operator==(const Declined &) const = default;
 };
 
-// Worker to Tanto: the command's process is gone. Without an `Ended` or `Declined` before it, it crashed.
+// Worker to Tanto: the command's process is gone. Without a preceding `Ended` or `Declined`, it crashed.
 struct Gone {
   std::uint64_t id = 0;
-  std::uint32_t status = 0;  // as wait(2) tells it
+  std::uint32_t status = 0;  // as returned by wait(2)
   bool operator==(const Gone &) const = default;
 };
 
-// Tanto to keeper: in idle time, compile this as far as to the end of its includes, and wait there for commands that
-// are the same. So many may wait at a time.
+// Tanto to daemon: when idle, compile this up to the end of its includes, and hold it for equal commands. `most` is the
+// maximum number of checkpoints.
 struct Keep {
   Run run;
   std::uint32_t most = 0;
   bool operator==(const Keep &) const = default;
 };
 
-// Fork to keeper: it waits before the rest of this file.
+// Fork to daemon: it holds a checkpoint of this file.
 struct Kept {
   std::uint64_t id = 0;
   std::string file;
   bool operator==(const Kept &) const = default;
 };
 
-// A file of which there is no checkpoint, and why, in a line for the user.
+// A file without a checkpoint, and the reason, in one line for the user.
 struct Without {
   std::string file;
   std::string why;
   bool operator==(const Without &) const = default;
 };
 
-// Keeper to Tanto, once: what it holds, and what it could not.
+// Daemon to Tanto, once: its checkpoints, and the files without one.
 struct Holding {
   std::uint32_t most = 0;
   std::uint32_t wanted = 0;  // not yet made
@@ -108,17 +107,17 @@ struct Holding {
   bool operator==(const Holding &) const = default;
 };
 
-// Tanto to keeper: end.
+// Tanto to daemon: exit.
 struct Stop {
   bool operator==(const Stop &) const = default;
 };
 
 using Frame = std::variant<Hello, Run, Started, Ended, Declined, Gone, Keep, Kept, Holding, Stop>;
 
-// Nothing: the frame goes beyond a limit.
+// Returns nothing if the frame exceeds a limit.
 std::optional<std::string> encode(const Frame &frame);
 
-// Nothing: these bytes are no frame.
+// Returns nothing if the bytes are not a frame.
 std::optional<Frame> decode(std::string_view bytes);
 
 }  // namespace tanto

@@ -1,4 +1,4 @@
-// Waits with a compile in its hands.
+// Holds a paused compile.
 
 #include "holder.h"
 
@@ -26,7 +26,7 @@ namespace tanto {
 namespace {
 
 constexpr char yes = 'y', no = 'n';
-// Who does not answer by then never will.
+// Timeout of an answer.
 constexpr int patience_ms = 10000;
 
 void close_all(const std::vector<int> &descriptors) {
@@ -35,8 +35,8 @@ void close_all(const std::vector<int> &descriptors) {
   }
 }
 
-// Leaves only this one open. Nobody gives us anything to read, and what is written is only looked at.
-void let_go_of_all_but(int socket) {
+// Closes all other descriptors. Input is empty, and output is only inspected.
+void close_all_but(int socket) {
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC), said = memfd_create("said", MFD_CLOEXEC);
   dup2(nothing, 0);
   dup2(said, 1);
@@ -47,7 +47,7 @@ void let_go_of_all_but(int socket) {
   close_range(static_cast<unsigned>(socket) + 1, ~0U, 0);
 }
 
-// Is somebody still there to hear of it?
+// Returns whether the client is still connected.
 bool is_wanted(int listener) {
   pollfd watched{listener, POLLRDHUP, 0};
   return poll(&watched, 1, 0) == 0;
@@ -60,7 +60,7 @@ class Holder {
     sigaddset(&ends, SIGCHLD);
   }
 
-  // Comes back in forks, each of which goes on with the compile for its command.
+  // Returns in forks, each of which continues the compile for its command.
   void wait(const Prefix &prefix) {
     sigset_t before;
     sigprocmask(SIG_BLOCK, &ends, &before);
@@ -71,14 +71,14 @@ class Holder {
     while (is_open || !children.empty()) {
       std::vector<pollfd> watched = {{is_open ? socket : -1, POLLIN, 0}, {children_end, POLLIN, 0}};
       for (const auto &[pid, its] : children) {
-        // Whoever wanted it is gone.
+        // The client is gone.
         watched.push_back({its.listener, POLLRDHUP, 0});
       }
       if (poll(watched.data(), watched.size(), -1) < 0) {
         continue;
       }
       end_unwanted(watched);
-      bury();
+      reap();
       if (watched[0].revents) {
         std::optional<Received> received = receive(socket);
         is_open = received && std::holds_alternative<Run>(received->frame);
@@ -90,7 +90,7 @@ class Holder {
     _exit(0);
   }
 
-  // The command that a fork goes on for.
+  // The command for which a fork continues.
   std::unique_ptr<Child> child;
 
  private:
@@ -106,7 +106,7 @@ class Holder {
   sigset_t ends;
   std::map<pid_t, Serving> children;
 
-  // True: this is a fork, which goes on.
+  // Returns true in a fork, which continues.
   bool serve(const Prefix &prefix, Run &run, std::vector<int> descriptors, const sigset_t &signals) {
     if (descriptors.size() <= least_descriptors) {
       close_all(descriptors);
@@ -115,7 +115,8 @@ class Holder {
     const int listener = descriptors.back();
     descriptors.pop_back();
     std::unique_ptr<TemporaryFiles> temporaries = TemporaryFiles::create();
-    // Names are those of the command's directory, and only for so long: it would keep a file system busy.
+    // Names are relative to the command's directory, and only while needed: the directory would keep a file system
+    // busy.
     const bool holds = temporaries && is_wanted(listener) && is_same_environment(run.environment) &&
                        fchdir(descriptors[0]) == 0 && prefix.holds();
     const pid_t own = getpid();
@@ -127,8 +128,8 @@ class Holder {
       close(socket);
       child = std::make_unique<Child>(listener, std::move(run), std::move(descriptors));
       child->begin(own, signals);
-      if (!take_after(listener)) {
-        child->decline("it has not what its command has");
+      if (!adopt_limits(listener)) {
+        child->decline("it cannot adopt the limits of its command");
       }
       return true;
     }
@@ -160,7 +161,7 @@ class Holder {
     }
   }
 
-  void bury() {
+  void reap() {
     signalfd_siginfo ignored;
     while (read(children_end, &ignored, sizeof ignored) > 0) {
     }
@@ -180,7 +181,7 @@ class Holder {
   }
 };
 
-// What tells a file from others, and one state of it from others.
+// Identifies a file and its state.
 std::string numbers_of(const struct stat &it, bool with_times) {
   std::string text = std::to_string(it.st_dev) + ' ' + std::to_string(it.st_ino);
   if (with_times) {
@@ -198,15 +199,15 @@ void hold(int socket, pid_t parent, Run run, std::vector<int> descriptors) {
   Holder holder(socket, run.id);
   sigset_t none;
   sigemptyset(&none);
-  Child keeper(socket, std::move(run), std::move(descriptors));
+  Child paused(socket, std::move(run), std::move(descriptors));
   remember_environment();
-  keeper.begin(parent, none);
-  let_go_of_all_but(socket);
-  const Outcome outcome = carry_out_in_halves(keeper.order(), [&](const Prefix &prefix) { holder.wait(prefix); });
+  paused.begin(parent, none);
+  close_all_but(socket);
+  const Outcome outcome = run_in_halves(paused.order(), [&](const Prefix &prefix) { holder.wait(prefix); });
   if (holder.child) {
     holder.child->end(outcome);
   }
-  keeper.decline(outcome.declined ? outcome.why : "it did not pause");
+  paused.decline(outcome.declined ? outcome.why : "it did not pause");
 }
 
 bool hand_over(int holder, const Run &run, std::vector<int> descriptors, int listener) {

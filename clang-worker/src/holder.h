@@ -1,4 +1,4 @@
-// A process that holds a compile which has paused, and forks it for each command that is the same. Knows no compilers.
+// A process that holds a paused compile, and forks it for each equal command.
 #pragma once
 
 #include <sys/types.h>
@@ -7,15 +7,15 @@
 
 namespace tanto {
 
-// In a fork of the worker: compiles what is to be kept until it pauses, says so over `socket`, and from then on serves
-// commands that come over it, until that is closed.
+// Called in a fork of the worker. Compiles up to the pause, reports it over `socket`, and then serves commands from the
+// socket until it is closed.
 [[noreturn]] void hold(int socket, pid_t parent, Run run, std::vector<int> descriptors);
 
-// Hands a command to a holder, whose news of it go to `listener`. False: it does not hold any more what the command
-// would come to.
+// Passes a command to a holder, which reports about it to `listener`. Returns false if the checkpoint no longer matches
+// the command.
 bool hand_over(int holder, const Run &run, std::vector<int> descriptors, int listener);
 
-// What makes two commands the same for a holder: their words, the program, and the directory. Empty: it cannot be told.
+// Identifies equal commands: their words, program and directory. Empty if it cannot be determined.
 std::string key_of(const Run &run, int directory);
 
 }  // namespace tanto

@@ -1,13 +1,13 @@
-// tanto-clang-worker: clang and lld, warm, for a Tanto that asks for them over a socket.
+// tanto-clang-worker: a warm process with clang and lld, which serves Tanto over a socket.
 //
-//   clang-worker --version      which clang and lld it stands for
-//   clang-worker --serve FD     serves commands that come over this socket (PROTOCOL.md)
+//   clang-worker --version      prints the versions of the clang and lld that it replaces
+//   clang-worker --serve FD     serves commands from this socket (PROTOCOL.md)
 //   clang-worker --keep DIRECTORY FD SECONDS [PROC]
-//                               keeps checkpoints, in the background: serves whoever connects to DIRECTORY/socket, and
-//                               whoever has the other end of this one (-1: nobody), until nobody has come for so long.
-//                               What it knows of the machine's memory is in PROC (/proc).
+//                               starts a checkpoint daemon in the background. It serves clients that connect to the
+//                               address in DIRECTORY, and the other end of FD (-1: none), and exits after SECONDS
+//                               without a client. It reads memory figures in PROC (default: /proc).
 //
-// TANTO_CLANG_WORKER_WITHOUT=text,patience,heap,pages,holes,warm leaves out of its tuning what is named, for
+// TANTO_CLANG_WORKER_WITHOUT=text,patience,heap,pages,holes,warm turns off the named parts of its tuning, for
 // measurements.
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "compiler.h"
-#include "keeper.h"
+#include "daemon.h"
 #include "memory.h"
 #include "zygote.h"
 
@@ -35,12 +35,12 @@ bool read(std::string_view text, int &number) {
 }
 
 int keep(int count, char **words) {
-  tanto::House house{words[2], -1, 0, count > 5 ? words[5] : "/proc"};
-  if (!read(words[3], house.guest) || !read(words[4], house.idle_seconds) ||
-      (house.guest >= 0 && fcntl(house.guest, F_SETFD, FD_CLOEXEC) < 0)) {
+  tanto::DaemonOptions options{words[2], -1, 0, count > 5 ? words[5] : "/proc"};
+  if (!read(words[3], options.client) || !read(words[4], options.idle_seconds) ||
+      (options.client >= 0 && fcntl(options.client, F_SETFD, FD_CLOEXEC) < 0)) {
     return 2;
   }
-  return tanto::keep_house(house, [] {
+  return tanto::run_daemon(options, [] {
     tanto::prepare();
     return tanto::warm_up();
   });
@@ -60,7 +60,7 @@ int serve(std::string_view number) {
     return 1;
   }
   if (has_heap && is_wanted("holes")) {
-    tanto::use_up_holes();
+    tanto::fill_holes();
   }
   const bool moves = is_wanted("text");
   if (moves && !is_wanted("patience")) {
@@ -78,7 +78,7 @@ int main(int count, char **words) {
     return 0;
   }
   if (what == "--serve" && count == 3) {
-    // What is destroyed at an orderly end is of no use to anybody.
+    // Destructors at exit would free nothing useful.
     std::_Exit(serve(words[2]));
   }
   if (what == "--keep" && (count == 5 || count == 6)) {

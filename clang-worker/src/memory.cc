@@ -1,7 +1,7 @@
-// Code and tables to huge pages, and a heap that grows in large steps.
+// Moves code and tables to huge pages, and makes the heap grow in large steps.
 //
-// A file is mapped page by page, and a fork shares none of that: each child faults the text in anew. Memory of our own
-// is shared by a fork as it is, with one entry for each two megabytes, and the processor finds its way in it faster.
+// A file is mapped page by page, and a fork does not inherit these mappings: each child faults the text in again.
+// Anonymous memory is shared by a fork with one entry per two megabytes, which is also faster to translate.
 
 #include "memory.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uintptr_t small_page = 4 << 10;
 constexpr std::uintptr_t huge_page = 2 << 20;
-// What the heap grows by.
+// Growth step of the heap.
 constexpr std::size_t step = 64 << 20;
 
 std::uintptr_t up(std::uintptr_t address) { return (address + huge_page - 1) & ~(huge_page - 1); }
@@ -37,7 +37,7 @@ struct Range {
   int protection = 0;
 };
 
-// All of the program that is only read or run.
+// All read-only and executable segments of the program.
 int find_constant(dl_phdr_info *program, std::size_t, void *ranges) {
   for (int i = 0; i < program->dlpi_phnum; i++) {
     const ElfW(Phdr) &part = program->dlpi_phdr[i];
@@ -47,11 +47,11 @@ int find_constant(dl_phdr_info *program, std::size_t, void *ranges) {
       static_cast<std::vector<Range> *>(ranges)->push_back({up(begin), down(begin + part.p_memsz), protection});
     }
   }
-  // The first is the program itself.
+  // The first entry is the program itself.
   return 1;
 }
 
-// How many small pages of a huge one we have used so far.
+// Number of used small pages in a huge page.
 std::size_t used_pages(int pagemap, std::uintptr_t begin) {
   constexpr std::size_t count = huge_page / small_page;
   constexpr std::uint64_t present = 1ULL << 63;
@@ -77,7 +77,7 @@ bool move(const Range &range) {
   if (can) {
     std::memcpy(pointer(copy), pointer(range.begin), size);
   }
-  // The same bytes come to the same addresses, so that this very function goes on as if nothing had happened.
+  // The same bytes are placed at the same addresses, so this function itself can continue.
   const bool moved =
       can && mprotect(pointer(copy), size, range.protection) == 0 &&
       mremap(pointer(copy), size, size, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(range.begin)) != MAP_FAILED;
@@ -97,7 +97,7 @@ bool move(const Range &range) {
 }  // namespace
 
 void move_used_to_huge_pages() {
-  // Fewer than that are not worth two megabytes.
+  // Fewer do not justify two megabytes.
   constexpr std::size_t enough = 160;
   const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   std::vector<Range> constant, used;
@@ -119,14 +119,14 @@ void move_used_to_huge_pages() {
 }
 
 void prepare_heap(bool huge) {
-  // What is freed stays ours, and what is large comes from the heap too: children end before it matters.
+  // Freed memory is not returned, and large blocks come from the heap too: children end before it matters.
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  // More than that glibc refuses.
+  // glibc's maximum.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TOP_PAD, step);
   const std::uintptr_t begin = up(reinterpret_cast<std::uintptr_t>(sbrk(0)));
-  // No more than makes it grow: where something lies already, pages stay small. A pair of calls whose result nobody
-  // sees, a compiler takes away.
+  // No more than makes the heap grow: pages that are already in use stay small. The compiler removes a pair of calls
+  // whose result is unused.
   void *volatile grown = std::malloc(1 << 20);
   std::free(grown);
   const std::uintptr_t end = down(reinterpret_cast<std::uintptr_t>(sbrk(0)));
@@ -135,8 +135,8 @@ void prepare_heap(bool huge) {
   }
 }
 
-void use_up_holes() {
-  // What lies in a hole shares its page with what is older, and the first byte that a fork writes there copies it.
+void fill_holes() {
+  // A block in a hole shares its page with older data, and the first write of a fork would copy that page.
   constexpr std::size_t largest = 1 << 20, least = 16;
   const void *volatile edge = std::malloc(largest);
   for (std::size_t size = largest; size >= least; size -= size > 1024 ? size / 8 & ~(least - 1) : least) {
@@ -144,11 +144,11 @@ void use_up_holes() {
     while (it && it < edge) {
       it = std::malloc(size);
     }
-    // It comes from the end, and goes back there.
+    // It is taken from the end and returned there.
     std::free(it);
   }
-  // A huge page that is shared is not copied as such, but bit by bit: what a fork makes begins on one that is new. We
-  // ourselves go on with one small hole.
+  // A shared huge page is copied in small pieces, so a fork allocates from a new one. This process continues with one
+  // small hole.
   constexpr std::size_t header = 2 * sizeof(std::size_t), enough = 64 << 10;
   void *volatile hole = std::malloc(enough);
   const std::uintptr_t next = reinterpret_cast<std::uintptr_t>(std::malloc(largest)) + largest + header;

@@ -1,16 +1,15 @@
-// The worker's own memory on huge pages, so that each fork has less to copy and to fault in. Knows no compilers.
+// Puts the worker's own memory on huge pages, so that a fork has less to copy and to fault in.
 #pragma once
 
 namespace tanto {
 
-// Moves that much of the program's text and constants to huge pages that was used so far.
+// Moves the used part of the program's text and constants to huge pages.
 void move_used_to_huge_pages();
 
-// From now on the heap grows in large steps, on huge pages if `huge`.
+// Makes the heap grow in large steps, on huge pages if `huge`.
 void prepare_heap(bool huge);
 
-// Leaves nothing free in a heap that was prepared but its end: what comes next lies together, on pages that nobody
-// shares.
-void use_up_holes();
+// Fills the holes of a prepared heap, so that later allocations are contiguous and on unshared pages.
+void fill_holes();
 
 }  // namespace tanto

@@ -1,4 +1,4 @@
-// What the kernel says of the process at the other end.
+// Reads the properties of the process at the other end from the kernel.
 
 #include "peer.h"
 
@@ -21,7 +21,7 @@ bool ask(int socket, ucred &who) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid > 0;
 }
 
-// Those of its lines that say what it may do.
+// Lines of its status with its rights.
 std::vector<std::string> rights(const std::string &process) {
   std::vector<std::string> lines;
   std::ifstream file("/proc/" + process + "/status");
@@ -47,7 +47,7 @@ bool differ(const rlimit &one, const rlimit &other) {
 
 }  // namespace
 
-bool is_like_us(int socket) {
+bool has_same_rights(int socket) {
   ucred who{};
   if (!ask(socket, who) || who.uid != geteuid()) {
     return false;
@@ -58,7 +58,7 @@ bool is_like_us(int socket) {
          is_same(place + "/root", "/proc/self/root");
 }
 
-bool take_after(int socket) {
+bool adopt_limits(int socket) {
   ucred who{};
   if (!ask(socket, who)) {
     return false;

@@ -1,13 +1,13 @@
-// The process at the other end of a socket: may it ask us, and what does it have that we may not have? Knows no frames.
+// The process at the other end of a socket: its rights and limits.
 #pragma once
 
 namespace tanto {
 
-// Has it our user and groups, the same rights, and does it see the same files? Only then may a fork of ours do its
-// work.
-bool is_like_us(int socket);
+// Returns whether it has our user, groups and rights, and sees the same files. Only then may a fork of ours work for
+// it.
+bool has_same_rights(int socket);
 
-// Gives this process the limits, the priority and the processors of that one. False: it may not have them.
-bool take_after(int socket);
+// Gives this process the limits, priority and CPUs of that one. Returns false if it may not have them.
+bool adopt_limits(int socket);
 
 }  // namespace tanto

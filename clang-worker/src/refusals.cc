@@ -1,4 +1,4 @@
-// The options that are left to a process of its own.
+// Options that only real programs handle.
 
 #include "refusals.h"
 

@@ -1,4 +1,4 @@
-// Which options are left to a process of its own. Knows options by their text only.
+// Options that only real programs handle, by their text.
 #pragma once
 
 #include <optional>
@@ -6,13 +6,13 @@
 
 namespace tanto {
 
-// The driver's options that change how clang runs its jobs, or that write before there is a plan.
+// The driver's options that change how clang runs its jobs, or that write before the jobs are planned.
 bool driver_refuses(std::string_view word);
 
 // Options of -cc1 that load code, measure, or keep state beyond the one file.
 bool cc1_refuses(std::string_view word);
 
-// lld's.
+// lld's options.
 bool lld_refuses(std::string_view word);
 
 }  // namespace tanto

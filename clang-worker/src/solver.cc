@@ -1,5 +1,5 @@
-// The static analyser's solver, which Debian has as a shared library only. Nobody asks for it: -analyze is left to a
-// process of its own. All that the object in LLVM's archive defines is here, so that it stays out.
+// Replaces the static analyser's solver, which Debian has only as a shared library. It is never used: -analyze is left
+// to a real process. All symbols of the object in LLVM's archive are defined here, so that it is not linked.
 
 #include "llvm/Support/SMTAPI.h"
 

@@ -16,7 +16,7 @@
 
 namespace tanto {
 
-// The flags lie together, and memory of paths that are not used is never touched.
+// The flags are contiguous, and memory of unused paths is never touched.
 struct TemporaryFiles::List {
   std::atomic<bool> is_used[most];
   char paths[most][PATH_MAX];
@@ -50,7 +50,7 @@ namespace {
 
 TemporaryFiles::List *recorded = nullptr;
 
-// The parent may run in another directory.
+// The parent may have another working directory.
 std::string absolute(llvm::StringRef path) {
   char own[PATH_MAX];
   return path.starts_with("/") || !getcwd(own, sizeof own) ? path.str() : std::string(own) + "/" + path.str();

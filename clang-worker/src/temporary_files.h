@@ -15,15 +15,15 @@ class TemporaryFiles {
   TemporaryFiles(const TemporaryFiles &) = delete;
   TemporaryFiles &operator=(const TemporaryFiles &) = delete;
 
-  // Call in the fork: from now on its temporary files are listed in `files`.
+  // Call in the fork: records its temporary files in `files`.
   static void record_in(std::unique_ptr<TemporaryFiles> files);
 
-  // Removes the files that are listed. Call in the parent, once the fork has ended.
+  // Removes the recorded files. Call in the parent after the fork has ended.
   void remove() const;
-  // The same in the fork, for files that forks of its own have left.
+  // The same in the fork, for files left by its own forks.
   static void remove_recorded();
 
-  // Files beyond this number are not listed.
+  // Further files are not recorded.
   static constexpr std::size_t most = 1024;
 
   struct List;

@@ -1,4 +1,4 @@
-// Takes commands, forks a process for each, and tells what became of it. Never compiles anything itself.
+// Receives commands, forks a process for each, and reports its end. Never compiles anything itself.
 
 #include "zygote.h"
 
@@ -22,9 +22,9 @@
 namespace tanto {
 namespace {
 
-// With so many commands a build is no small one, and more of them are likely to come.
+// A build with this many commands is not small, and more are likely to follow.
 constexpr std::size_t many = 64;
-// A killed process takes longer only where its file system hangs.
+// A killed process takes longer only if its file system hangs.
 constexpr int patience_ms = 1000;
 
 class Zygote {
@@ -47,7 +47,7 @@ class Zygote {
         continue;
       }
       if (watched[1].revents) {
-        bury();
+        reap();
       }
       if (watched[0].revents && !take_one()) {
         end_all();
@@ -66,12 +66,12 @@ class Zygote {
   struct Serving {
     std::uint64_t id;
     std::unique_ptr<TemporaryFiles> temporaries;
-    int end;  // of a pipe: readable when the fork and its own forks have ended
+    int end;  // of a pipe; readable after the fork and its own forks have ended
   };
 
   std::map<pid_t, Serving> children;
 
-  // False: there will be no more.
+  // Returns false when no more commands follow.
   bool take_one() {
     std::optional<Received> received = receive(socket);
     if (!received) {
@@ -100,20 +100,20 @@ class Zygote {
       close(ends[0]);
       Child child(socket, std::move(run), descriptors);
       child.begin(own, signals);
-      // The process that runs in its place says more.
+      // The process that runs instead reports more.
       on_fatal_error([&](const char *) { child.decline(""); });
-      child.end(carry_out(child.order()));
+      child.end(run_command(child.order()));
     }
     close(ends[1]);
     if (fork < 0) {
       close(ends[0]);
-      return send(socket, Declined{id, "no process could be made"});
+      return send(socket, Declined{id, "cannot fork"});
     }
     children[fork] = {id, std::move(temporaries), ends[0]};
     return send(socket, Started{id, static_cast<std::uint32_t>(fork)});
   }
 
-  // Nobody is there any more to hear of them. What is told of as ended may still have its memory to give back.
+  // The client is gone. Forks that have reported their end may still be freeing memory.
   void end_all() {
     for (const auto &[child, its] : children) {
       end_jobs(child);
@@ -126,17 +126,17 @@ class Zygote {
     }
   }
 
-  // Ends the jobs of a fork. Must come before the fork is waited for: after that its number may be another group's.
+  // Kills the jobs of a fork. Must precede waiting for the fork: afterwards its number may be another group's.
   static void end_jobs(pid_t child) { kill(-child, SIGKILL); }
 
-  // Removes the temporary files of a fork that was killed, when its jobs have ended.
+  // Removes the temporary files of a killed fork after its jobs have ended.
   static void clean_up(const Serving &its) {
     pollfd watched{its.end, POLLIN, 0};
     poll(&watched, 1, patience_ms);
     its.temporaries->remove();
   }
 
-  void bury() {
+  void reap() {
     signalfd_siginfo ignored;
     while (read(children_end, &ignored, sizeof ignored) > 0) {
     }

@@ -1,10 +1,10 @@
-// The process that others are forked from, one for each command.
+// The process that forks for each command.
 #pragma once
 
 namespace tanto {
 
-// Serves commands that come over this socket until it is closed; what the process exits with. Calls `settle` once there
-// were many.
+// Serves commands from this socket until it is closed; returns the exit code of the process. Calls `settle` once after
+// many commands.
 int serve(int socket, void (*settle)());
 
 }  // namespace tanto

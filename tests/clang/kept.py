@@ -43,7 +43,7 @@ FLAGS = [
 OF_ITS_TIME = "it or a header uses __DATE__, __TIME__ or __TIMESTAMP__"
 OF_EMBEDDING = "it or a header uses #embed or __has_embed"
 NOWHERE = "it has no include before its own code"
-NO_OPTION = " is no option for a checkpoint"
+NO_OPTION = " is not supported with checkpoints"
 # What is never kept: the name, why, the flags, and what stands before and behind the includes.
 REFUSED = [
     ("the date in a header", OF_ITS_TIME, "", '#include "date.h"\n', ""),
@@ -171,7 +171,7 @@ def check_memory(worker, place, say):
     (house / "a.c").write_text("#include <stddef.h>\nint a;\n")
     keeper = edits.Keeper(worker, house, proc)
     kept = keeper.keep([(["clang-19", "-c", "a.c", "-o", "a.o"], place.environment)])
-    say("not kept: what there is no memory for", kept == 0 and keeper.without == {"a.c": "there is no more memory for checkpoints"})
+    say("not kept: what there is no memory for", kept == 0 and keeper.without == {"a.c": "not enough memory for more checkpoints"})
     keeper.stop()
 
 

@@ -1,6 +1,6 @@
-// The real files, with every question and every text recorded.
+// The real file system, with each query and each text recorded.
 
-#include "witness.h"
+#include "recorder.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ std::string real_path(const std::string &path) {
   return text;
 }
 
-// A file as the compiler sees it: with the real one's status, and a text that lies in our memory.
+// A file with the real file's status, and a text in our memory.
 class KeptFile : public llvm::vfs::File {
  public:
   KeptFile(llvm::vfs::Status its, std::string name, llvm::StringRef text)
@@ -47,7 +47,7 @@ class KeptFile : public llvm::vfs::File {
   const llvm::StringRef text;
 };
 
-// What a directory held when it was read, for a compiler that walks through it.
+// The recorded entries of a directory.
 class ListedEntries : public llvm::vfs::detail::DirIterImpl {
  public:
   using Entries = std::vector<std::pair<std::string, llvm::sys::fs::file_type>>;
@@ -71,7 +71,7 @@ Stamp stamp_of(const struct stat &it) {
   stamp.device = it.st_dev;
   stamp.inode = it.st_ino;
   stamp.kind = it.st_mode & S_IFMT;
-  // A directory's size and times change with its entries, which are asked for one by one.
+  // A directory's size and times change with its entries, which are queried one by one.
   if (!S_ISDIR(it.st_mode)) {
     stamp.size = static_cast<std::uint64_t>(it.st_size);
     stamp.written = nanoseconds(it.st_mtim);
@@ -80,7 +80,7 @@ Stamp stamp_of(const struct stat &it) {
   return stamp;
 }
 
-// Reads the file from its beginning to its end; it has to have these bytes and no more.
+// Returns whether the whole file has exactly these bytes.
 bool has_bytes(int file, llvm::StringRef text) {
   static char part[128 << 10];
   std::size_t at = 0;
@@ -127,7 +127,7 @@ bool Roomy::read(const std::string &path) {
   }
   std::size_t length = 0;
   ssize_t part = 0;
-  // One byte is kept: a text of the compiler's ends with NUL.
+  // One byte is reserved: the compiler's texts end with NUL.
   while (length + 1 < room && (part = ::read(file, begin + length, room - 1 - length)) > 0) {
     length += static_cast<std::size_t>(part);
   }
@@ -143,16 +143,16 @@ bool Roomy::read(const std::string &path) {
   return true;
 }
 
-Witness::Witness(Roomy *main) : ProxyFileSystem(llvm::vfs::getRealFileSystem()), main(main) {}
+Recorder::Recorder(Roomy *main) : ProxyFileSystem(llvm::vfs::getRealFileSystem()), main(main) {}
 
-void Witness::expect(const std::string &path) {
+void Recorder::expect(const std::string &path) {
   main_path = path;
   main_stamp = stamp(path);
   asked.erase(path);
 }
 
-// The answer that is recorded for this path; nothing if none has to be.
-Witness::Answer *Witness::note(const std::string &path) {
+// Returns the answer to record for this path; nothing if none is needed.
+Recorder::Answer *Recorder::note(const std::string &path) {
   if (is_at_rest || path == main_path) {
     return nullptr;
   }
@@ -165,15 +165,15 @@ Witness::Answer *Witness::note(const std::string &path) {
   return &answer;
 }
 
-// The first obstacle is the one that is shown.
-void Witness::refuse(bool if_so, const char *why) {
+// Only the first obstacle is reported.
+void Recorder::refuse(bool if_so, const char *why) {
   if (if_so && !why_not) {
     why_not = why;
   }
 }
 
-// The compiler has got this answer, and not at the same moment as we.
-void Witness::compare(const Answer &answer, const llvm::ErrorOr<llvm::vfs::Status> &its) {
+// The compiler received this answer at a different moment.
+void Recorder::compare(const Answer &answer, const llvm::ErrorOr<llvm::vfs::Status> &its) {
   const Stamp &ours = answer.stamp;
   refuse(static_cast<bool>(its) != (ours.error == 0) ||
              (its && (its->getUniqueID() != llvm::sys::fs::UniqueID(ours.device, ours.inode) ||
@@ -181,7 +181,7 @@ void Witness::compare(const Answer &answer, const llvm::ErrorOr<llvm::vfs::Statu
          of_change);
 }
 
-llvm::ErrorOr<llvm::vfs::Status> Witness::status(const llvm::Twine &path) {
+llvm::ErrorOr<llvm::vfs::Status> Recorder::status(const llvm::Twine &path) {
   const Answer *answer = note(path.str());
   auto its = ProxyFileSystem::status(path);
   if (answer) {
@@ -190,17 +190,17 @@ llvm::ErrorOr<llvm::vfs::Status> Witness::status(const llvm::Twine &path) {
   return its;
 }
 
-bool Witness::exists(const llvm::Twine &path) {
+bool Recorder::exists(const llvm::Twine &path) {
   const Answer *answer = note(path.str());
   const bool is_there = ProxyFileSystem::exists(path);
   refuse(answer && is_there != (answer->stamp.error == 0), of_change);
   return is_there;
 }
 
-llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Witness::openFileForRead(const llvm::Twine &path) {
+llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Recorder::openFileForRead(const llvm::Twine &path) {
   const std::string name = path.str();
   const bool is_main = name == main_path;
-  // What is its file by now may be another: editors write a new one.
+  // Its file may be a new one: editors replace files.
   if (!is_main) {
     refuse(stamp(name).is_same_file(is_at_rest ? stamp(main_path) : main_stamp), of_itself);
     return open_header(name);
@@ -218,8 +218,9 @@ llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Witness::openFileForRead(const l
   return std::make_unique<KeptFile>(std::move(sized), name, main->text());
 }
 
-// Reads the file at once and closes it: one that is only looked for would stay open, and could be read after the pause.
-llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Witness::open_header(const std::string &path) {
+// Reads the file at once and closes it. A file that is only looked up would stay open, and could be read after the
+// pause.
+llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Recorder::open_header(const std::string &path) {
   Answer *answer = note(path);
   auto file = ProxyFileSystem::openFileForRead(path);
   if (!answer) {
@@ -232,7 +233,7 @@ llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Witness::open_header(const std::
     refuse(its && !its->isDirectory(), "one of its headers is no regular file");
     return file;
   }
-  // A text that may change and has an end is read; any other may be mapped.
+  // A volatile text with an end is read; others may be mapped.
   auto text = (*file)->getBuffer(path, -1, true, true);
   const auto name = (*file)->getName();
   if (!text || !name) {
@@ -246,7 +247,7 @@ llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Witness::open_header(const std::
   return std::make_unique<KeptFile>(*its, *name, answer->text->getBuffer());
 }
 
-Witness::Listing Witness::list(const std::string &path) const {
+Recorder::Listing Recorder::list(const std::string &path) const {
   Listing listing;
   std::error_code error;
   auto it = getUnderlyingFS().dir_begin(path, error);
@@ -257,7 +258,7 @@ Witness::Listing Witness::list(const std::string &path) const {
   return listing;
 }
 
-llvm::vfs::directory_iterator Witness::dir_begin(const llvm::Twine &path, std::error_code &error) {
+llvm::vfs::directory_iterator Recorder::dir_begin(const llvm::Twine &path, std::error_code &error) {
   if (is_at_rest) {
     return ProxyFileSystem::dir_begin(path, error);
   }
@@ -266,7 +267,7 @@ llvm::vfs::directory_iterator Witness::dir_begin(const llvm::Twine &path, std::e
   return llvm::vfs::directory_iterator(std::make_shared<ListedEntries>(listing.entries));
 }
 
-std::error_code Witness::getRealPath(const llvm::Twine &path, llvm::SmallVectorImpl<char> &real) {
+std::error_code Recorder::getRealPath(const llvm::Twine &path, llvm::SmallVectorImpl<char> &real) {
   if (!is_at_rest) {
     const std::string name = path.str();
     real_paths.try_emplace(name, real_path(name));
@@ -274,11 +275,11 @@ std::error_code Witness::getRealPath(const llvm::Twine &path, llvm::SmallVectorI
   return ProxyFileSystem::getRealPath(path, real);
 }
 
-bool Witness::is_unchanged(const std::string &path, const Answer &answer) {
+bool Recorder::is_unchanged(const std::string &path, const Answer &answer) {
   if (!answer.text) {
     return stamp(path) == answer.stamp;
   }
-  // Another file may be there by now, and a pipe would be waited for.
+  // The file may have been replaced by another one; opening a pipe would block.
   const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   struct stat it{};
   const bool is_same =
@@ -289,7 +290,7 @@ bool Witness::is_unchanged(const std::string &path, const Answer &answer) {
   return is_same;
 }
 
-bool Witness::holds() const {
+bool Recorder::holds() const {
   const Stamp main_now = stamp(main_path);
   return main_now.is_regular() &&
          std::all_of(asked.begin(), asked.end(),

@@ -1,4 +1,4 @@
-// Records what a compile asks of the file system and what it reads, so that both can be compared later.
+// Records the file system queries and reads of a compile, for later comparison.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace tanto {
 
-// The state of a path. `error` says why there is nothing.
+// State of a path. `error` is set if it cannot be read.
 struct Stamp {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint32_t kind = 0;
   std::uint64_t size = 0;
-  std::int64_t written = 0;  // nanoseconds: the last change of its content
-  std::int64_t changed = 0;  // and of anything of it
+  std::int64_t written = 0;  // mtime in nanoseconds
+  std::int64_t changed = 0;  // ctime in nanoseconds
   int error = 0;
   bool operator==(const Stamp &) const = default;
   bool is_same_file(const Stamp &other) const;
@@ -28,16 +28,16 @@ struct Stamp {
 
 Stamp stamp(const std::string &path);
 
-// A file whose content may be replaced by a longer one at the same address: room is kept behind it.
+// A file whose content may be replaced by a longer one at the same address: space is reserved behind it.
 class Roomy {
  public:
-  // Empty, with that much room. Nothing: there is none.
+  // Creates an empty file with this much space; nothing if memory is short.
   static std::unique_ptr<Roomy> make(std::size_t room);
   ~Roomy();
   Roomy(const Roomy &) = delete;
   Roomy &operator=(const Roomy &) = delete;
 
-  // Reads what the file has now, if it fits.
+  // Reads the current content, if it fits.
   bool read(const std::string &path);
   llvm::StringRef text() const { return {begin, size}; }
 
@@ -48,14 +48,14 @@ class Roomy {
   std::size_t size = 0;
 };
 
-// The real files, a record of every question, and a copy of every text that was read: the compiler parses that copy, so
-// that a later comparison with it misses nothing. The copy also keeps file systems free to be unmounted, which a
-// mapping would not. The main file lies in `main`.
-class Witness : public llvm::vfs::ProxyFileSystem {
+// The real file system, with a record of each query and a copy of each text read. The compiler parses the copy, so a
+// later comparison with it is complete. Unlike a mapping, a copy does not keep file systems busy. The main file is in
+// `main`.
+class Recorder : public llvm::vfs::ProxyFileSystem {
  public:
-  explicit Witness(Roomy *main);
+  explicit Recorder(Roomy *main);
 
-  // From now on this is the main file. What was asked of it before does not count.
+  // Sets the main file. Earlier queries of it do not count.
   void expect(const std::string &path);
 
   llvm::ErrorOr<llvm::vfs::Status> status(const llvm::Twine &path) override;
@@ -64,12 +64,12 @@ class Witness : public llvm::vfs::ProxyFileSystem {
   llvm::vfs::directory_iterator dir_begin(const llvm::Twine &path, std::error_code &error) override;
   std::error_code getRealPath(const llvm::Twine &path, llvm::SmallVectorImpl<char> &real) override;
 
-  // From now on nothing is recorded.
+  // Stops recording.
   void rest() { is_at_rest = true; }
-  // Would every question get the same answer now, and every file that was read have the same bytes? The main file need
-  // only be a file, and none of those that were opened.
+  // Returns whether every query would have the same result now, and every file read has the same bytes. The main file
+  // only has to be a file, and different from the others.
   bool holds() const;
-  // Why the answers cannot be compared later, in a user's words; nullptr: they can.
+  // Returns why the queries cannot be compared later, for the user; nullptr if they can.
   const char *obstacle() const { return why_not; }
 
   static constexpr const char *of_itself = "it includes itself", *of_change = "one of its headers changed meanwhile";
@@ -77,11 +77,11 @@ class Witness : public llvm::vfs::ProxyFileSystem {
  private:
   struct Answer {
     Stamp stamp;
-    // The bytes of a file that was opened.
+    // The bytes of an opened file.
     std::unique_ptr<llvm::MemoryBuffer> text;
   };
 
-  // The entries of a directory in their order, with their types.
+  // The entries of a directory in order, with their types.
   struct Listing {
     int error = 0;
     std::vector<std::pair<std::string, llvm::sys::fs::file_type>> entries;
