@@ -1,7 +1,8 @@
-"""Builds that are killed (SIGKILL) at random moments: what had ended stays done, and the next builds come to the right
-end. The seed stands in the message of a failure. Prints a line for each test.
+"""Builds that are killed (SIGKILL) at random moments: finished commands stay done, and the next builds complete
+correctly. Failure messages contain the seed. Prints a line for each test.
 
-usage: kills.py TANTO REFEREE [KILLS [SEED]]"""
+usage: kills.py TANTO REFEREE [KILLS [SEED]]
+"""
 
 import ctypes
 import os
@@ -17,7 +18,7 @@ JOBS = 4
 KILLS_IN_A_ROW = 4
 PR_SET_CHILD_SUBREAPER = 36
 
-# Each command says at its very end that it ran. What it makes appears whole, or not at all.
+# Each command records its run as its last step. Its output appears atomically.
 RULES = """
 rule copy
   command = cat $in > $out.part && mv $out.part $out && echo $out >> ran
@@ -49,7 +50,7 @@ def manifest():
 
 
 class Tree:
-    """A directory with sources, and what its build has to come to."""
+    """A directory with sources, and the expected result of its build."""
 
     def __init__(self, path, tanto, referee, rand):
         self.path, self.tanto, self.referee, self.rand = path, tanto, referee, rand
@@ -64,7 +65,7 @@ class Tree:
                 self.write(self.sources[-1], f"{group} {number}\n")
 
     def write(self, name, text):
-        """Writes a file, and sees to it that what is written after it is newer."""
+        """Writes a file, and ensures that later writes get a newer mtime."""
         file, probe = self.path / name, self.path / "probe"
         file.write_text(text)
         while probe.write_text("") is None or probe.stat().st_mtime_ns <= file.stat().st_mtime_ns:
@@ -84,7 +85,7 @@ class Tree:
         return text
 
     def build(self, kill_after=None):
-        """Runs a build; with `kill_after`, for so many seconds. True if it was killed. Then nothing runs any more."""
+        """Runs a build, for `kill_after` seconds if set. Returns True if it was killed. No process is left then."""
         command = [self.tanto, "build", f"-j{JOBS}"]
         with open(self.path / "output", "wb") as output:
             process = subprocess.Popen(command, cwd=self.path, env=self.environment, stdout=output, stderr=output)
@@ -99,7 +100,7 @@ class Tree:
         return process.returncode != 0
 
     def ran(self):
-        """The commands that ran since this was asked for."""
+        """Commands that ran since the last call."""
         file = self.path / "ran"
         lines = file.read_text().splitlines() if file.exists() else []
         file.unlink(missing_ok=True)
@@ -115,7 +116,7 @@ class Tree:
 
 
 def wait_for_orphans():
-    """Waits for the commands of a killed build; they became our children."""
+    """Waits for the commands of a killed build, which became our children."""
     while True:
         try:
             os.waitpid(-1, 0)
@@ -129,7 +130,7 @@ def adopt_orphans():
 
 
 def play(tree, kills):
-    """Kills so many builds; how many commands ran more often than they had to."""
+    """Kills this many builds; returns the number of needless command runs."""
     begun = time.monotonic()
     tree.build()
     whole = time.monotonic() - begun

@@ -1,7 +1,8 @@
-"""`tanto build` on a real terminal: what tmux shows of it. Each command waits for a file, so that no test depends on how
-fast the machine is. Prints a line for each test.
+"""`tanto build` on a real terminal (tmux). Each command waits for a file, so that the test is independent of machine
+speed. Prints a line for each test.
 
-usage: live.py TANTO"""
+usage: live.py TANTO
+"""
 
 import os
 import signal
@@ -52,7 +53,7 @@ default all
 """ % {"long": "name_" * 12}
 
 
-# A package tree: the one that make stands for waits in its stage `build`, as the commands above do.
+# A package tree; the replacement of make waits in its stage `build`, like the commands above.
 MAKE = """#!/bin/sh
 top=$PWD/../../..
 case $1 in
@@ -80,7 +81,7 @@ class Failed(Exception):
 
 
 class Terminal:
-    """A shell in a directory of its own, in a window of tmux."""
+    """A shell in its own directory, in a tmux window."""
 
     def __init__(self, tanto, columns, rows):
         self.tanto = tanto
@@ -94,7 +95,7 @@ class Terminal:
         self.type(f"tanto() {{ {tanto} \"$@\"; }}; clear")
 
     def packages(self):
-        """A package tree, whose packages wait as well."""
+        """A package tree whose packages wait, too."""
         (self.path / "make").write_text(MAKE)
         (self.path / "make").chmod(0o755)
         (self.path / "kit").mkdir()
@@ -130,7 +131,7 @@ class Terminal:
         return self.tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
 
     def everything(self):
-        """With what has scrolled off."""
+        """Includes the scrollback."""
         return self.tmux("capture-pane", "-p", "-S", "-").rstrip()
 
     def resize(self, columns, rows):
@@ -161,12 +162,12 @@ class Terminal:
 
 
 def bars(shown):
-    """The rows that begin with a bar."""
+    """Rows that begin with a bar."""
     return [line for line in shown.splitlines() if line[1:2] in ("━", "─", "╸")]
 
 
 def is_drawn(shown, columns, rows):
-    """One bar, below it a row for each of four jobs or for as many as go into half of the screen, and nothing else."""
+    """One bar with a row for each of four jobs, or for as many as fit into half of the screen, and nothing else."""
     lines = shown.splitlines()
     region = lines[lines.index(bars(shown)[0]):] if bars(shown) else []
     is_whole = len(bars(shown)) == 1 and len(region) == 1 + min(4, rows // 2 - 1)
@@ -179,11 +180,11 @@ def expect(holds, what, terminal):
 
 
 def well(terminal):
-    """A build from its beginning to its end, with a command that has the console."""
+    """A build from start to end, with a console command."""
     terminal.type("tanto build -j8")
     terminal.until_shown("0/5", "CC a.o", "目録/b.o", "SAY said")
     expect(not terminal.has_cursor(), "the cursor is shown", terminal)
-    # At its end there is room for a longer time.
+    # The row has room for a longer time.
     width = int(terminal.tmux("display-message", "-p", "#{pane_width}"))
     expect(len(bars(terminal.shown())[0]) > width - 32, "the first row does not fill the width", terminal)
     expect(len(bars(terminal.shown())) == 1, "not one bar", terminal)
@@ -201,7 +202,7 @@ def well(terminal):
 
 
 def fails(terminal):
-    """A failure stays above, and is summed up."""
+    """A failure stays above the region, and is summarized."""
     terminal.type("tanto build -k0 app 目録/b.o")
     terminal.until_shown("0/4", "CC bad.o")
     terminal.go(4)
@@ -216,14 +217,13 @@ def fails(terminal):
 
 
 def resized(terminal):
-    """The window changes while the build runs."""
+    """The window is resized during the build."""
     terminal.type("for i in $(seq 40); do echo line $i; done; tanto build -j8")
     terminal.until_shown("CC a.o", "CC long")
     for columns, rows in ((40, 30), (120, 12), (61, 24), (200, 40), (80, 24), (30, 6)):
         terminal.resize(columns, rows)
         terminal.until(lambda: is_drawn(terminal.shown(), columns, rows), f"a region for {columns} columns, {rows} rows")
-        # Where the rows that the terminal wraps anew are more than the window has, some scroll off before a program hears
-        # of the new size.
+        # If the rewrapped rows exceed the window, some scroll off before the program learns the new size.
         expect(rows < 12 or len(bars(terminal.everything())) == 1, "a stale row", terminal)
     terminal.resize(80, 24)
     interrupt(terminal)
@@ -244,9 +244,9 @@ def interrupt(terminal):
 
 
 def killed(terminal):
-    """Signals that end the program leave a cursor, and no region."""
+    """Fatal signals restore the cursor and remove the region."""
     for name in ("TERM", "QUIT", "ABRT"):
-        # The shell becomes the program, so that its process is known.
+        # The shell execs the program, so that its process ID is known.
         terminal.type("clear; ulimit -c 0; sh -c 'echo $$ >pid; exec \"$0\" build -j8' " + terminal.tanto)
         terminal.until_shown("0/5", "SAY said")
         os.kill(int((terminal.path / "pid").read_text()), getattr(signal, "SIG" + name))
@@ -255,7 +255,7 @@ def killed(terminal):
 
 
 def halted(terminal):
-    """Ctrl-Z takes the region away, and fg brings it back."""
+    """Ctrl-Z removes the region, and fg restores it."""
     terminal.type("tanto build -j8")
     terminal.until_shown("0/5", "SAY said")
     terminal.key("C-z")
@@ -269,14 +269,14 @@ def halted(terminal):
 
 
 def packages(terminal):
-    """A bulk build: stages, how many packages are in which state, and what another terminal changes."""
+    """A bulk build: stages, counts by state, and changes from another terminal."""
     terminal.packages()
     terminal.type("tanto bulk build --resolved presolve")
     terminal.until_shown("0/3", "bad-1: build", "1 running  2 open")
     expect(len(bars(terminal.shown())) == 1, "not one bar", terminal)
     terminal.go("bad")
     terminal.until_shown("error: 表示", "build exited with 1", "1/2", "good-1: build", "1 failed", "1 indirect-failed")
-    # The one of a script, which waits for nobody.
+    # The one of a script, which does not wait.
     (terminal.path / "make").write_text(MAKE.replace("!= bad", "!= none"))
     command = [terminal.tanto, "bulk", "retry", "bad"]
     told = subprocess.run(command, cwd=terminal.path, capture_output=True, text=True, timeout=30)
@@ -290,7 +290,7 @@ def packages(terminal):
 
 
 def follows(terminal):
-    """What a command has printed stands below its row while it runs."""
+    """The output of a running command is shown below its row."""
     def below(shown, name):
         lines = [line.strip() for line in shown.splitlines()]
         rows = [at for at, line in enumerate(lines) if name in line and "tanto" not in line]
@@ -317,7 +317,7 @@ def follows(terminal):
 
 
 def watches(terminal):
-    """A change of a source leads to another build, until Ctrl-C."""
+    """A changed source starts another build, until Ctrl-C."""
     (terminal.path / "source").write_text("one")
     terminal.type("tanto build --watch copied; echo code $?")
     terminal.until_shown("tanto: done: 1 command", "tanto: watching 1 directory")
@@ -332,7 +332,7 @@ def watches(terminal):
 
 
 def plain(terminal):
-    """Where ninja's lines are asked for, or there is no terminal, there is no region."""
+    """With ninja's format, or without a terminal, there is no region."""
     for number in (1, 2, 3, 5):
         terminal.go(number)
     (terminal.path / "answer").touch()

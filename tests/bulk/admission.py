@@ -1,7 +1,9 @@
-"""Packages wait until there is room for what they needed when they were last built, of memory and of the disk. Each waits at a
-gate, so that all that may run at a time does.
+"""Admission: packages wait until enough memory and disk are free, by their usage in the last build. All packages wait
+at a
+gate, so that all that may run at a time are seen.
 
-    admission.py TANTO"""
+    admission.py TANTO
+"""
 
 import contextlib
 import sqlite3
@@ -18,7 +20,7 @@ SETTINGS = 'limited_list = "list"\nsandbox = "overlay"\nbuild_clients = 3\njobs 
 MAKEFILE = """# $NetBSD: Makefile,v 1.1 2026/01/01 00:00:00 test Exp $
 
 PKGNAME=\t{name}-1
-# What is written is known by its size, what is held by a look.
+# Written files are counted by size, memory by samples.
 do-build=\thead -c 100m /dev/zero >big; it=$$(head -c 20m /dev/zero | tr '\\000' x); \\
 \t\tuntil test -e ${{TOPDIR}}/go; do sleep 0.05; done
 
@@ -33,9 +35,9 @@ do-build=\tsh -c 'it=$$(head -c 400m /dev/zero | tr "\\000" x); echo read' && ec
 """
 LARGE = ("one", "two")
 NAMES = (*LARGE, "small")
-# In KiB; what they hold besides is less.
+# In KiB; their other memory is smaller.
 WRITTEN = 100 << 10
-# More KiB than any machine has.
+# KiB; more than any machine has.
 TOO_MUCH = 1 << 40
 
 
@@ -55,14 +57,14 @@ class Gate(Place):
             return db.execute(*statement).fetchall()
 
     def expect(self, memory, disk):
-        """The large ones took so many KiB, and so much time that they go first."""
+        """Records this memory for the large packages, and times that start them first."""
         large = ", ".join(f"'{name}-1'" for name in LARGE)
         self.database("UPDATE cost SET peak_kib = 0, disk_kib = 0, wall_ms = 10")
         took = "peak_kib = ?, disk_kib = ?, wall_ms = 100000"
         self.database(f"UPDATE cost SET {took} WHERE name IN ({large})", (memory, disk))
 
     def build(self, count, says):
-        """Builds all anew; the gate is opened when so many packages stand at it, and `status` says this."""
+        """Builds all packages. Opens the gate when this many wait at it and `status` shows this."""
         self.gate.unlink(missing_ok=True)
         command = self.command("build", "--again")
         with (self.directory / "told").open("w") as told:
@@ -95,7 +97,7 @@ class Gate(Place):
         return len(building) == count and says in status
 
     def times(self):
-        """From when to when each was built in the last run, by its name."""
+        """Start and end of each package in the last run, by name."""
         rows = self.database(
             "SELECT name, began_ms, attempt.ended_ms FROM attempt JOIN package USING (run, job)"
             " WHERE run = (SELECT max(run) FROM run)"
@@ -109,12 +111,12 @@ class Gate(Place):
 
 
 def short_of_memory(tanto, directory):
-    """One process of a package is killed by the kernel, and make fails for it: that is the machine's fault."""
+    """The kernel kills a process of a package and make fails: counted as a failure of the machine."""
     place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\n')
     (directory / "tree/gate/hungry").mkdir(parents=True)
     (directory / "tree/gate/hungry/Makefile").write_text(HUNGRY)
     (directory / "list").write_text("gate/hungry\n")
-    # Less than it wants.
+    # Less than it needs.
     with memory_group("200M") as members:
         if members is None:
             print("admission: skipped where memory is short, for this machine lets us make no control group for memory")

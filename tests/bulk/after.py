@@ -1,9 +1,10 @@
-"""What `tanto bulk` does when packages are built: it reports, publishes and signs.
+"""Reports, publishing and signing after `tanto bulk build`.
 
     after.py TANTO
 
-TANTO_PKG_INFO and TANTO_PKG_ADMIN name pkg_install's own programs, if there are any: they have to agree. That of 2017 does
-not know the signatures of GnuPG 2.1 and later: where there is gpg1, it signs what they look at."""
+TANTO_PKG_INFO and TANTO_PKG_ADMIN name pkg_install's programs, if present; their results have to agree. The version of
+2017 does not accept signatures of GnuPG 2.1 and later, so gpg1, if present, signs the packages that they check.
+"""
 
 import gzip
 import hashlib
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from place import Some, can_shut_in
 
-# What is built: enough for each sort of outcome.
+# Packages with each kind of outcome.
 PACKAGES = (
     *("base/kit", "base/zero", "devel/libone", "devel/libtwo", "devel/app", "trouble/broken", "trouble/needbroken"),
     *("trouble/restricted", "trouble/needrestricted", "trouble/skip", "trouble/needskip"),
@@ -55,7 +56,7 @@ def reports(tanto, directory):
 
 
 def changed(place, directory):
-    """The next build mends one package."""
+    """The next build has one package fixed."""
     makefile = directory / "tree/trouble/broken/Makefile"
     makefile.write_text(makefile.read_text().replace("exit 1", "exit 0"))
     place.build(0)
@@ -68,7 +69,7 @@ def changed(place, directory):
 
 
 def has_pressure():
-    """Can we make control groups for which the kernel keeps pressure stall information?"""
+    """Whether control groups with pressure stall information can be created."""
     mounts = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
     roots = [Path(fields[4]) for fields in mounts if fields[fields.index("-") + 1] == "cgroup2"]
     ours = [line[3:].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
@@ -88,7 +89,8 @@ def has_pressure():
 
 
 def waits(tanto, directory, settings):
-    """Two processes want one processor: the one waits for the other, though both are gone when the stage is over."""
+    """Two processes compete for one CPU; the waiting time is recorded even though both have exited when the stage
+    ends."""
     place = Some(tanto, directory, ("base/kit", "devel/libone"), settings)
     makefile = directory / "tree/devel/libone/Makefile"
     busy = "i=0; while test $$i -lt 200000; do i=$$((i+1)); done"
@@ -108,7 +110,7 @@ def waits(tanto, directory, settings):
 
 
 def publishing(directory):
-    """Settings with which packages, reports and letters go to a directory."""
+    """Settings that publish packages, reports and mails to a directory."""
     mail = directory / "mail"
     mail.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{directory}/letter.to\ncat >{directory}/letter\n")
     mail.chmod(0o755)
@@ -158,7 +160,7 @@ def publish(tanto, directory):
 
 
 def again(place, directory, server):
-    """What was published is published again; a server that is gone is an error, and what does not answer as well."""
+    """Publishing again succeeds; an unreachable server or a bad reply is an error."""
     before = {path: path.stat().st_mtime_ns for path in server.rglob("*.tgz")}
     package = directory / "packages/All/libone-1.2nb3.tgz"
     content, summary = package.read_bytes(), (directory / "packages/All/pkg_summary.gz").read_bytes()
@@ -185,14 +187,14 @@ def again(place, directory, server):
 
 
 def resumed(place, directory, server):
-    """What an interrupted rsync has sent already is not sent again."""
+    """A second rsync does not resend files of an interrupted one."""
     toml = directory / "bulk.toml"
     before = toml.read_text()
     toml.write_text(before.replace("-a --delete-excluded", "-a --delete-excluded --delay-updates --no-whole-file --stats", 1))
     package, partial = server / "All/libone-1.2nb3.tgz", server / "All/.~tmp~"
     partial.mkdir()
     package.rename(partial / package.name)
-    # Of another time: it is compared.
+    # The mtime differs, so it is compared.
     os.utime(partial / package.name, (5, 5))
     told = place.run("publish")
     matched = next(line.split()[2] for line in told.splitlines() if line.startswith("Matched data: "))
@@ -202,7 +204,7 @@ def resumed(place, directory, server):
 
 
 def foreign(place, directory, package, content):
-    """Of a package that Tanto did not build no digest is noted: its own digests are compared."""
+    """A package that Tanto did not build has no recorded digest; its own digests are compared."""
     with sqlite3.connect(directory / "state/db") as db:
         db.execute("DELETE FROM file WHERE name = 'libone-1.2nb3'")
     archive = bytearray(gzip.decompress(content))
@@ -219,7 +221,7 @@ def foreign(place, directory, package, content):
 
 
 def summary(server, names):
-    """pkg_summary tells of each package what it says of itself."""
+    """pkg_summary has the metadata of each package."""
     text = gzip.decompress((server / "All/pkg_summary.gz").read_bytes()).decode()
     entries = [dict(line.split("=", 1) for line in entry.splitlines()) for entry in text.split("\n\n") if entry]
     assert [entry["PKGNAME"] for entry in entries] == names, names
@@ -235,7 +237,7 @@ def summary(server, names):
 
 
 def key(directory):
-    """A key of its own, for another user if we are root; the settings with which it signs."""
+    """A new key, for another user if run as root, and settings that sign with it."""
     user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
     directory.chmod(0o711)
     keys = directory / "keys"
@@ -259,7 +261,7 @@ def key(directory):
 
 
 def members(path):
-    """What is in an ar archive."""
+    """Members of an ar archive."""
     content = path.read_bytes()
     assert content.startswith(b"!<arch>\n")
     at, found = 8, []
@@ -301,7 +303,7 @@ def sign(tanto, directory):
 
 
 def signed(directory, path):
-    """gpg knows the signature, and what was signed is the package."""
+    """gpg accepts the signature, and the signed content is the package."""
     (_, text), (form, signature), (name, package) = members(path)
     assert (form, name) == ("+PKG_GPG_SIGNATURE", path.name)
     (directory / "text").write_bytes(text)
@@ -321,7 +323,7 @@ def signed(directory, path):
 
 
 def signing(directory, command, more=""):
-    """Another sign_command, and nothing that is signed already."""
+    """Settings with another sign_command, and no signed packages."""
     toml = directory / "bulk.toml"
     kept = [line for line in toml.read_text().splitlines(keepends=True) if not line.startswith(("sign_command", "sign_public"))]
     toml.write_text("".join(kept) + f'sign_command = "{command}"\n{more}')
@@ -329,7 +331,7 @@ def signing(directory, command, more=""):
 
 
 def unsigned(place, directory, environment):
-    """What sign_command prints has to be a signature, of this package, with a key that is known."""
+    """The output of sign_command has to be a signature of this package by a known key."""
     before = (directory / "bulk.toml").read_text()
     pgp = f"{GPG} --batch --quiet --detach-sign"
     for command, more, why in (
@@ -344,14 +346,14 @@ def unsigned(place, directory, environment):
         told = place.error("publish")
         assert " is not signed: " in told and why in told, told
         assert not list((directory / "signed/All").iterdir()), "nothing is kept of it"
-    # The keys may lie elsewhere.
+    # The keys may be in another directory.
     signing(directory, f"GNUPGHOME={environment['GNUPGHOME']} {pgp} --armor --output - -", 'sign_public_key = "public.gpg"\n')
     assert "5 packages were signed\n" in place.run("publish")
     (directory / "bulk.toml").write_text(before)
 
 
 def certified(place, directory):
-    """X.509 signatures are verified too."""
+    """X.509 signatures are verified, too."""
     before = (directory / "bulk.toml").read_text()
     for name in ("own", "other"):
         make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2"]
@@ -372,7 +374,7 @@ def certified(place, directory):
 
 
 def shut_in(tanto, directory):
-    """A build as root, in a place where the key could be seen: it sees neither that nor a socket."""
+    """A build as root, where the key is readable: packages see neither the key nor a socket."""
     place = Some(tanto, directory, ("base/kit", "trouble/broken"), 'sandbox = "overlay"\nsign_keys = "tree/keys"\n')
     (directory / "tree/keys").mkdir()
     (directory / "tree/keys/secret").write_text("the key\n")
@@ -396,13 +398,13 @@ def shut_in(tanto, directory):
 
 
 def refused(place, directory):
-    """A package that says that it is another, and a signature that nobody makes."""
+    """The signer refuses a package with another name, and a missing signature is an error."""
     packages = directory / "packages/All"
     shutil.copy(packages / "libtwo-2.0rc1.tgz", packages / "libone-1.2nb3.tgz")
     os.utime(packages / "libone-1.2nb3.tgz", (5, 5))
     before = (directory / "signed/All/libone-1.2nb3.tgz").read_bytes()
     assert "libone-1.2nb3.tgz is another file than was built" in place.error("publish")
-    # The signer sees for itself.
+    # The signer checks on its own.
     with sqlite3.connect(directory / "state/db") as db:
         db.execute("DELETE FROM file")
     assert "libone-1.2nb3.tgz is not signed: it says that it is libtwo-2.0rc1" in place.error("publish")

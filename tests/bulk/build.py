@@ -1,7 +1,8 @@
-"""A small package tree, built whole by `tanto bulk` with Debian's bmake: what becomes of each package, also when builds
+"""Builds a small package tree with `tanto bulk` and Debian's bmake: the outcome of each package, also in builds that
 are killed.
 
-    build.py TANTO"""
+    build.py TANTO
+"""
 
 import hashlib
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from place import Place
 
 KILLS = 4
-# What must become of the packages that are not simply built.
+# Expected outcomes other than success.
 FATES = {
     "broken-1": ("failed", "build exited with 1"),
     "deadlock-1": ("failed", "build hung: no new process, no processor time and no output for 10s"),
@@ -60,7 +61,7 @@ def whole_tree(tanto, directory):
 
 
 def kills(tanto, directory):
-    """What is recorded as done has its package, and is not built again."""
+    """A package that is recorded as done exists and is not built again."""
     place = Place(tanto, directory, ("base", "devel"), "")
     draw = random.Random(7)
     moments = 0
@@ -88,7 +89,7 @@ def kills(tanto, directory):
 
 
 def on_its_way(place):
-    """A file that came to its place when a build was killed is another than was noted: it is built again."""
+    """A package file that was replaced when the build was killed differs from the record, so it is built again."""
     package = place.directory / "packages/All/tool-1.tgz"
     with sqlite3.connect(place.directory / "state/db") as db:
         db.execute("UPDATE run SET ended_ms = NULL WHERE run = (SELECT max(run) FROM run)")
@@ -102,7 +103,7 @@ def on_its_way(place):
 
 
 def full_disk(tanto, directory):
-    """The database's disk is full for a while: nothing is lost, and the build goes on when there is room."""
+    """The database's disk is full for a while: nothing is lost, and the build continues when there is space."""
     state = directory / "state"
     state.mkdir(mode=0o700)
     mounted = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", state]
@@ -140,7 +141,7 @@ def full_disk(tanto, directory):
 
 
 def began(place, name):
-    """Is it recorded as done? There may be no run yet."""
+    """Whether the package is recorded as done; there may be no run yet."""
     told = subprocess.run(
         place.command("why", name), cwd=place.directory, env=place.environment, capture_output=True, text=True, check=False
     )

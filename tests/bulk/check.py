@@ -1,6 +1,7 @@
-"""Which packages `tanto bulk` builds again, and why: the tree in testdata/pkgsrc is built, changed, and built again.
+"""The up-to-date check of `tanto bulk`: the tree in testdata/pkgsrc is built, changed and built again.
 
-    check.py TANTO"""
+    check.py TANTO
+"""
 
 import json
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from place import Place
 
-# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+# Scans do not trust files that changed this recently: another change could leave the same timestamp.
 SETTLE = 0.3
 APP3, LIBONE, LIBTHREE, LIBTWO = "app3-3.1", "libone-1.2nb3", "libthree-3.1", "libtwo-2.0rc1"
 THING, TOOL = "py312-thing-1.0", "tool-1"
@@ -34,14 +35,14 @@ class Tree(Place):
         return {name: self.file(name).stat().st_mtime_ns for name in self.packages()}
 
     def built(self, *more):
-        """What a build has built."""
+        """Packages of the last build."""
         before = self.times()
         told = self.run("build", *more)
         assert "/-" not in told and "/0]" not in told, f"the counts make no sense:\n{told}"
         return sorted(name for name, time in self.times().items() if before.get(name) != time)
 
     def check(self, *more):
-        """Why packages are out of date."""
+        """Reasons why packages are out of date."""
         before = self.times()
         packages = json.loads(self.run("check", "--json", *more))["packages"]
         assert self.times() == before, "a check changes nothing"
@@ -80,7 +81,7 @@ def changes(tree):
 
 
 def versions(tree):
-    """A new version is another package; what was built with the old one cannot stand."""
+    """A new version is a different package; packages built with the old one are out of date."""
     tree.change("devel/libone/Makefile", "libone-1.2nb3", "libone-1.2nb4")
     due = tree.check()
     assert due["libone-1.2nb4"] == "it was not built yet", due
@@ -109,7 +110,7 @@ def ages(tree):
 
 
 def cutoff(tree):
-    """What was built with a package stands if that is built again and is the same."""
+    """A package stays up to date if its dependency is rebuilt with the same content."""
     makefile = "devel/libtwo/Makefile"
     tree.change(makefile, ",v 1.2 ", ",v 1.3 ")
     assert tree.built("--cutoff") == [LIBTWO]
@@ -124,7 +125,7 @@ def cutoff(tree):
 
 
 def again(tree):
-    """A killed build with --again goes on as one."""
+    """A killed build with --again continues as one."""
     before = tree.times()
     build = subprocess.Popen(
         tree.command("build", "--again"), cwd=tree.directory, env=tree.environment, stdout=subprocess.DEVNULL
@@ -144,7 +145,7 @@ def again(tree):
 
 
 def options(tree):
-    """A change of mk.conf makes those packages out of date that it affects, and no others."""
+    """A change of mk.conf makes exactly the affected packages out of date."""
     settings, mk_conf = tree.directory / "bulk.toml", tree.directory / "mk.conf"
     settings.write_text("rebuild_on_options = true\n" + settings.read_text())
 
@@ -162,14 +163,14 @@ def options(tree):
     assert tree.check() == {LIBTWO: why, APP3: has_to_be_built(LIBTWO)}, tree.check()
     assert tree.built() == [APP3, LIBTWO] and tree.check() == {}
     assert why in tree.run("why", LIBTWO)
-    # Each version of a package has its own.
+    # Each version of a package has its own record.
     configure(".if ${PYTHON_VERSION_REQD:U} == 312\nPKG_OPTIONS= python\n.endif")
     assert tree.check() == {THING: 'it was built with PKG_OPTIONS "", which is "python" now', TOOL: has_to_be_built(THING)}
     mk_conf.write_text(before)
     time.sleep(SETTLE)
     assert tree.check() == {LIBTWO: 'it was built with PKG_OPTIONS "one two", which is "" now', APP3: has_to_be_built(LIBTWO)}
     assert tree.built() == [APP3, LIBTWO]
-    # All packages name this in BUILD_DEFS.
+    # All packages list this variable in BUILD_DEFS.
     configure("FETCH_SITE= http://127.0.0.1:9/")
     why = 'it was built with FETCH_SITE "http://127.0.0.1:1/", which is "http://127.0.0.1:9/" now'
     assert tree.check() == {name: why for name in (set(ALL) - {LIBONE}) | {"libone-1.2nb4"}}

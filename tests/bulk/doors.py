@@ -1,7 +1,8 @@
-"""`tanto bulk` from other terminals while packages are built: status, why, log, retry, skip and kill. Each package waits at a
-gate of its own, so that no test depends on how fast the machine is.
+"""The control commands of `tanto bulk` from other terminals during a build: status, why, log, retry, skip and kill.
+Each package waits at its own gate, so that the test is independent of machine speed.
 
-    doors.py TANTO"""
+    doors.py TANTO
+"""
 
 import json
 import os
@@ -27,7 +28,7 @@ DEPENDS=\t{depends}
 
 
 class Gates(Place):
-    """A tree whose packages wait until they are let through."""
+    """A tree whose packages wait at gates."""
 
     def __init__(self, tanto, directory):
         super().__init__(tanto, directory, (), "")
@@ -55,19 +56,19 @@ class Gates(Place):
             time.sleep(0.02)
 
     def has_begun(self):
-        """The database has all packages."""
+        """Whether the database has all packages."""
         asked = subprocess.run(self.command("why", "app"), cwd=self.directory, env=self.environment, capture_output=True)
         return asked.returncode == 0
 
     def end(self, code):
-        """Lets all through that there still is."""
+        """Opens all remaining gates."""
         self.let("all")
         told = self.build_runs.communicate(timeout=PATIENCE)[0]
         assert self.build_runs.returncode == code, f"the build ended with {self.build_runs.returncode}:\n{told}"
         return told
 
     def abandon(self):
-        """Nothing of it runs any more, whatever has failed."""
+        """Ends the build after a failed test."""
         if self.build_runs is not None and self.build_runs.poll() is None:
             self.build_runs.send_signal(signal.SIGINT)
             self.build_runs.communicate()
@@ -88,7 +89,7 @@ class Gates(Place):
             time.sleep(0.05)
 
     def running(self):
-        """The packages that wait at their gates."""
+        """Packages that wait at their gates."""
         lines = [line.split() for line in self.run("status").splitlines() if line.startswith("  ")]
         return [words[1] for words in lines if words[2] == "build"]
 
@@ -97,7 +98,7 @@ class Gates(Place):
         return self.running()[0]
 
     def drive(self, until):
-        """Lets one package after the other through until this holds."""
+        """Opens gates one by one until the condition holds."""
         while not until():
             running = self.running()
             for name in running:
@@ -156,7 +157,7 @@ def kill_and_skip(made):
 
 
 def fix(made):
-    """A package fails, and is fixed: it needs a new one now, and has another version."""
+    """A failed package is fixed, and has a new dependency and version."""
     made.write("libtwo", "libtwo-2.0rc1", "libone>=1.0:../../devel/libone", "do-build= echo no; exit 1")
     made.resolve()
     made.begin()
@@ -182,7 +183,7 @@ def fix(made):
 
 
 def done_again(made):
-    """What is done is done again, with what needs it; also where no build runs."""
+    """`retry` rebuilds a finished package and its dependents, also while no build runs."""
     made.resolve()
     made.begin()
     made.drive(lambda: made.state("libone")[0] == "done")
@@ -201,7 +202,7 @@ def done_again(made):
 
 
 def dead(made):
-    """A killed build leaves a door that leads nowhere."""
+    """A killed build leaves a stale control socket."""
     made.resolve()
     made.begin()
     name = made.at_gate()

@@ -1,6 +1,7 @@
-"""`tanto bulk export` and `import`: pbulk's files come out, and go into another state, which then is the same.
+"""`tanto bulk export` and `import` of pbulk's files: an imported state equals the exported one.
 
-    exchange.py TANTO"""
+    exchange.py TANTO
+"""
 
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from place import Place
 
-# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+# Scans do not trust files that changed this recently: another change could leave the same timestamp.
 SETTLE = 0.3
 FILES = ("pscan", "presolve", "success", "error")
 LIST = "devel/app3\ntrouble/broken\ntrouble/needbroken\n"
@@ -22,7 +23,7 @@ def files(directory):
 
 
 def state(place, name):
-    """Has a state of its own from now on."""
+    """Switches to a separate state directory."""
     settings = place.directory / "bulk.toml"
     lines = [line for line in settings.read_text().splitlines() if not line.startswith(("state =", "bulklog ="))]
     settings.write_text("\n".join([*lines, f'state = "{name}"', f'bulklog = "{name}-log"', ""]))
@@ -51,7 +52,7 @@ def round_trip(place):
 
 
 def missing(place):
-    """What is recorded as done and is not there is built."""
+    """A package that is recorded as done but missing is built."""
     state(place, "three")
     (place.directory / "packages/All/libone-1.2nb3.tgz").unlink()
     place.run("import", "meta")
@@ -82,7 +83,7 @@ def complaints(place):
 
 
 def configuration(place):
-    """pbulk's configuration becomes ours, unless there is one."""
+    """pbulk's configuration is imported unless there is one already."""
     conf, toml = place.directory / "pbulk.conf", place.directory / "new.toml"
     conf.write_text("base=/usr/pkg\nprefix=${base}\npkg_add=${base}/sbin/pkg_add\nkeep_wrkdir=yes\nmaster_mode=yes\nsync_package() { :; }\n")
     told = place.run("import", "pbulk.conf", "--config", "new.toml")

@@ -1,6 +1,7 @@
-"""Builds whose machine, configuration or user is at fault: what they say, what they keep, and how they go on.
+"""Failures of the machine, the configuration or the user: messages, kept state, and the next build.
 
-    faults.py TANTO"""
+    faults.py TANTO
+"""
 
 import fcntl
 import os
@@ -23,7 +24,7 @@ def with_line(place, package, line):
 
 
 def full_disk(tanto, directory):
-    """A full disk is never a package's fault, and the next build tries again what it has prevented."""
+    """A full disk never fails a package, and the next build retries."""
     place = Some(tanto, directory, ("base/kit", "devel/libone", "devel/libtwo"), "")
     with_line(place, "devel/libone", f"do-build= test -e {directory}/room || {{ echo No space left on device; exit 1; }}")
     place.build(1)
@@ -44,7 +45,7 @@ def full_disk(tanto, directory):
 
 
 def shared_prefix(tanto, directory):
-    """A prefix in which another build works is not emptied."""
+    """A prefix in use by another build is not emptied."""
     place = Some(tanto, directory, ("base/kit",), "")
     for name in ("prefix", "prefix/pkgdb"):
         (directory / name).mkdir()
@@ -60,7 +61,7 @@ def shared_prefix(tanto, directory):
 
 
 def bad_kit(tanto, directory):
-    """A bootstrap kit that is not there, or damaged, is named."""
+    """A missing or damaged bootstrap kit is named in the error."""
     place = Some(tanto, directory, ("base/kit",), 'sandbox = "bind"\n')
     toml = directory / "bulk.toml"
     toml.write_text(toml.read_text().replace('bootstrapkit = "kit"', 'bootstrapkit = "kit.tgz"'))
@@ -73,7 +74,7 @@ def bad_kit(tanto, directory):
 
 
 def bad_user(tanto, directory, sandbox):
-    """A user who is not there or can run nothing is told of before anything is scanned, with the command that helps."""
+    """A missing or unusable user is reported before the scan, with the command that helps."""
     place = Some(tanto, directory, (), f'sandbox = "{sandbox}"\nlimited_list = "wanted"\n')
     (directory / "wanted").write_text("base/kit\n")
     toml = directory / "bulk.toml"
@@ -90,7 +91,7 @@ def bad_user(tanto, directory, sandbox):
 
 
 def damaged_database(tanto, directory):
-    """A damaged database is named, with the way out, which builds nothing again."""
+    """A damaged database is named in the error, with a recovery that rebuilds nothing."""
     place = Some(tanto, directory, ("base/kit",), "")
     place.build(0)
     database = directory / "state/db"
@@ -105,7 +106,7 @@ def damaged_database(tanto, directory):
 
 
 def phases_are_told(tanto, directory):
-    """While a tree is scanned, another terminal sees how far that is, and sees it go on."""
+    """Another terminal sees the progress of a scan."""
     place = Some(tanto, directory, (), 'limited_list = "wanted"\nscan_clients = 1\n')
     (directory / "wanted").write_text("base/kit\ndevel/libone\n")
     with_line(place, "base/kit", f"WAITS!= while test ! -e {directory}/go; do sleep 0.05; done")
@@ -132,7 +133,7 @@ def phases_are_told(tanto, directory):
 
 
 def interrupted(tanto, directory, settings, ending):
-    """A build or scan that is asked to end says so, whichever signal asks."""
+    """A build or scan reports that it was interrupted, for each signal."""
     place = Some(tanto, directory, ("base/kit",), f'limited_list = "wanted"\n{settings}')
     (directory / "wanted").write_text("base/kit\n")
     makefile = directory / "tree/base/kit/Makefile"
@@ -154,7 +155,7 @@ def interrupted(tanto, directory, settings, ending):
 
 
 def lines_below(pid):
-    """The command lines of a process's descendants."""
+    """Command lines of the descendants of a process."""
     parents, lines = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,7 +1,8 @@
-"""How packages come to their distfiles, from a server of our own: once, whole and as they should be. In sandboxes, where the
-machine allows it, and without.
+"""Distfiles from a local server: each is fetched once, complete and verified, in sandboxes (where available) and
+without.
 
-    fetch.py TANTO"""
+    fetch.py TANTO
+"""
 
 import http.server
 import os
@@ -17,14 +18,14 @@ from pathlib import Path
 from place import Some, can_shut_in
 
 PATIENCE = 60
-# Somebody who is nobody on this machine.
+# A user ID without an account on this machine.
 USER = 61234
 SANDBOX = 'sandbox = "overlay"\nbuild_clients = 2\n'
 ALONE = 'sandbox = "none"\nbuild_clients = 1\n'
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Gives out any file, and counts. `gates` has what is to happen in the middle of a file."""
+    """Serves any file and counts requests. `gates` has callbacks that run in the middle of a file."""
 
     daemon_threads = True
 
@@ -58,7 +59,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Fetching(Some):
-    """A tree of which some directories are built, and the server that has their files."""
+    """A tree of which some directories are built, and the server of their distfiles."""
 
     def __init__(self, tanto, directory, packages, settings, user=None):
         self.server = Server()
@@ -102,7 +103,7 @@ class Fetching(Some):
         return True
 
     def printed(self, package):
-        """What it prints now."""
+        """Output since the last call."""
         asked = subprocess.run(
             self.command("log", package), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
         )
@@ -110,7 +111,8 @@ class Fetching(Some):
 
 
 def once(tanto, directory, user):
-    """Two packages want the same file at the same time; the server has it only when one of them waits for the other."""
+    """Two packages need the same file at the same time; the server sends it only while one of them waits for the
+    other."""
     with Fetching(tanto, directory, ("one", "two"), SANDBOX, user) as place:
         waits = "sub/shared-1.tar.gz is fetched for another package"
         someone = lambda: any(waits in place.printed(name) for name in ("fetch-one", "fetch-two"))
@@ -130,7 +132,7 @@ def nothing_else(place):
 
 
 def wrong(tanto, directory, settings, user):
-    """What is not what it should be gets to nobody, and nor does what is cut off."""
+    """Files with wrong digests or truncated files are never used."""
     with Fetching(tanto, directory, ("bad", "one"), settings, user) as place:
         place.server.gates["one-1.tar.gz"] = lambda: False
         place.build(1)
@@ -146,7 +148,7 @@ def wrong(tanto, directory, settings, user):
 
 
 def killed(tanto, directory, settings, user):
-    """A build that is killed in the middle of a file leaves none."""
+    """A build that is killed in the middle of a transfer leaves no file."""
     with Fetching(tanto, directory, ("one",), settings, user) as place:
         reached, go_on = threading.Event(), threading.Event()
         place.server.gates["shared-1.tar.gz"] = lambda: reached.set() or go_on.wait(PATIENCE)
@@ -164,7 +166,7 @@ def killed(tanto, directory, settings, user):
 
 
 def elsewhere(tanto, directory, settings, user):
-    """Other servers, what is meant for users, and who looks at files before others get them."""
+    """Other servers, files that users must fetch, and a hook that checks files before use."""
     with Fetching(tanto, directory, ("manual", "one"), settings, user) as place:
         place.build(1)
         assert "manual-1.tar.gz has to be fetched by a user" in place.run("log", "fetch-manual", "checksum")

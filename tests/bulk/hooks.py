@@ -1,6 +1,7 @@
-"""What users have `tanto bulk build` run for each package and each sandbox.
+"""Hooks of `tanto bulk build` for each package and each sandbox.
 
-    hooks.py TANTO"""
+    hooks.py TANTO
+"""
 
 import os
 import sqlite3
@@ -12,19 +13,19 @@ from pathlib import Path
 from place import Some, can_shut_in
 
 PACKAGES = ("base/kit", "devel/libone", "devel/libtwo", "trouble/broken")
-# The first sandboxes are for a look at the programs, and where there is but one user for a question to the tree.
+# The first sandboxes run checks of the programs and, with a single user, a query of the tree.
 LOOKS = 1 if os.geteuid() == 0 else 2
 
 
 def hooks(directory, package, buildlog):
-    """Settings with these lines, which are scripts in the directory."""
+    """Settings with these hooks, which are scripts in the directory."""
     for name, line in (("package", package), ("buildlog", buildlog)):
         (directory / name).write_text(line)
     return f"sync_package = '. {directory}/package'\nsync_buildlog = '. {directory}/buildlog'\n"
 
 
 def both(tanto, directory, settings):
-    """Packages that were built are shown before they have their place, logs when they have theirs; and who looks may fail."""
+    """Hooks see packages before they are installed and logs afterwards; a hook may fail."""
     (directory / "server").mkdir()
     package = f"""
 test ! -e {directory}/packages/All/$2.tgz || exit 9
@@ -60,7 +61,7 @@ cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/told
 
 
 def sandboxes(tanto, directory):
-    """Each is prepared from outside and from inside."""
+    """Each sandbox is prepared from outside and from inside."""
     settings = (
         'sandbox = "overlay"\nclient_prepare_chroot = \'echo "$1" >>chroots && echo prepared >"$1/prepared"\'\n'
         "client_prepare_action = 'test \"$(cat /prepared)\" = prepared && echo inside >/tmp/inside'\n"
@@ -69,7 +70,7 @@ def sandboxes(tanto, directory):
     makefile = directory / "tree/devel/libone/Makefile"
     makefile.write_text(makefile.read_text().replace("PKGNAME", "do-build= grep -x inside /tmp/inside\nPKGNAME"))
     place.build(0)
-    # One for each package.
+    # One per package.
     assert len((directory / "chroots").read_text().splitlines()) == LOOKS + 2
     toml = directory / "bulk.toml"
     toml.write_text(toml.read_text().replace("echo inside >/tmp/inside", "exit 3"))
@@ -79,7 +80,7 @@ def sandboxes(tanto, directory):
 
 
 def faults(tanto, directory):
-    """A failure that is the machine's: nothing of it is left when the package is tried by somebody else."""
+    """A hook's failure counts as the machine's: the package is retried by another client from a clean state."""
     package = "trouble/restricted"
     look = f"ls -d {directory}/state/clients/*/scratch >{directory}/scratches.$n"
     settings = (
@@ -99,8 +100,8 @@ def faults(tanto, directory):
 
 
 def uploads(tanto, directory):
-    """Logs of a package that failed are on the server while others are still built: a package that was built gets its place
-    only then."""
+    """The log of a failed package is uploaded while others are built, and a package is installed only after its
+    upload."""
     server = directory / "server"
     server.mkdir()
     log = server / "broken-1/build.log"

@@ -1,7 +1,8 @@
-"""Packages that share job tokens: their own builds would run eight jobs each, and all together may run four. Each job says
-that it runs, and waits until it is let go, so that nothing depends on how fast the machine is.
+"""Packages that share job tokens: each would run eight jobs, and all together may run four. Each job reports that it
+runs and waits to be released, so that the test is independent of machine speed.
 
-    jobs.py TANTO"""
+    jobs.py TANTO
+"""
 
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from place import Place, Some, can_shut_in
 
-# Somebody who is nobody on this machine.
+# A user ID without an account on this machine.
 USER = 61235
 TOKENS = 4
 JOBS = 8
@@ -21,11 +22,11 @@ SECONDS = 60
 
 
 class Build:
-    """A build that runs, and the jobs of its packages."""
+    """A running build, and the jobs of its packages."""
 
     def __init__(self, place):
         self.place = place
-        # Where the jobs say that they run, if that is not with the logs.
+        # Directory of the job reports, if not with the logs.
         self.shared = None
         with (place.directory / "told").open("w") as told:
             self.process = subprocess.Popen(
@@ -40,7 +41,7 @@ class Build:
         return (self.place.directory / "told").read_text()
 
     def held(self, package):
-        """The named pipes at which its jobs wait."""
+        """Named pipes at which its jobs wait."""
         where = self.shared / package if self.shared else self.place.directory / "bulklog" / package
         return sorted(where.glob("hold.*"))
 
@@ -51,7 +52,7 @@ class Build:
             time.sleep(0.01)
 
     def hold(self, package, count):
-        """Waits until so many of its jobs run; no more do a moment later."""
+        """Waits until this many of its jobs run, and checks that no more start."""
         self.until(lambda: len(self.held(package)) >= count)
         time.sleep(0.1)
         assert len(self.held(package)) == count, self.held(package)
@@ -77,7 +78,7 @@ class Build:
 
 
 def one_alone(build, place):
-    """Each has all tokens, also after one that was killed with tokens in hand."""
+    """A single package gets all tokens, also after one that was killed while it held tokens."""
     build.let_all_go("bsd-1", TOKENS)
     build.hold("gnu-1", TOKENS)
     build.kill("gnu-1")
@@ -90,7 +91,7 @@ def one_alone(build, place):
 
 
 def two_at_once(build, place, one, other):
-    """Both go on job by job with what the other gives back, and never run more than there are tokens."""
+    """Each package uses the tokens that the other returns, and both together never exceed the limit."""
 
     def running():
         return [len(build.held(package)) for package in (one, other)]
@@ -100,7 +101,7 @@ def two_at_once(build, place, one, other):
 
     build.until(is_full)
     for _ in range(JOBS):
-        # What it gives back is taken again by either of them.
+        # Either of them may take the returned token.
         build.until(lambda: sum(running()) == TOKENS)
         time.sleep(0.1)
         assert sum(running()) == TOKENS, running()
@@ -114,7 +115,7 @@ def two_at_once(build, place, one, other):
 
 
 def shared_place(tanto, directory, packages):
-    """Packages in sandboxes, which see one directory of ours."""
+    """Packages in sandboxes, which see a shared directory."""
     shared = directory / "shared"
     for package in packages:
         (shared / package).mkdir(parents=True)
@@ -142,7 +143,7 @@ def in_sandboxes(tanto):
 
 
 def of_another_user(tanto):
-    """Without a sandbox, the unprivileged user gets to what shares the tokens. Where mounts are ours, so are users."""
+    """Without a sandbox, the unprivileged user can open the token pipe. With mounts, users are available, too."""
     if os.geteuid() != 0 or not can_shut_in(None):
         print("tokens of the unprivileged user: skipped, for we are not root or may not make namespaces")
         return

@@ -1,9 +1,9 @@
-"""Bulk builds that are killed (SIGKILL) at 200 random moments: the next one goes on, no package is built again that was
-recorded as done, and none is recorded as done whose package is not whole. What builds packages is a script, so that a build
-has hundreds of moments in a second; the coordinator and its database are the real ones. The seed stands in the message of a
-failure.
+"""Bulk builds that are killed (SIGKILL) at 200 random moments: the next build continues, rebuilds no package that was
+recorded as done, and each package recorded as done is complete. A script replaces make, so that a build has hundreds of
+steps per second; the coordinator and its database are real. Failure messages contain the seed.
 
-    kills.py TANTO [KILLS [SEED]]"""
+    kills.py TANTO [KILLS [SEED]]
+"""
 
 import ctypes
 import os
@@ -17,11 +17,11 @@ import tempfile
 from pathlib import Path
 
 PACKAGES = 40
-# A build that is not killed takes longer, so that nearly all kills hit one.
+# Shorter than an undisturbed build, so that nearly all kills hit.
 LONGEST = 0.3
 PR_SET_CHILD_SUBREAPER = 36
 END = "whole\n"
-# Make for a tree in which each directory makes one package. The package is written in two pieces, and is not there at once.
+# Replaces make; each directory builds one package. The package is written in two steps.
 MAKE = """#!/bin/sh
 name=${PWD##*/}
 case $1 in
@@ -43,7 +43,7 @@ pkg_delete = "true"
 
 
 class Place:
-    """A tree of its own, and builds of it."""
+    """A tree and its builds."""
 
     def __init__(self, tanto, directory, draw):
         self.tanto, self.directory, self.draw = tanto, directory, draw
@@ -62,7 +62,7 @@ class Place:
         (directory / "presolve").write_text("".join(lines))
 
     def build(self, *more, kill_after=None):
-        """Runs a build; True if it was killed. Then nothing of it runs any more."""
+        """Runs a build; returns True if it was killed. No process is left then."""
         command = [self.tanto, "bulk", "build", "--resolved", "presolve", *more]
         with open(self.directory / "output", "wb") as output:
             process = subprocess.Popen(
@@ -79,7 +79,7 @@ class Place:
         return process.returncode != 0
 
     def rows(self, question):
-        """What the database says; of a copy, so that nothing is changed."""
+        """Database rows, read from a copy so that nothing changes."""
         with tempfile.TemporaryDirectory() as copy:
             for name in ("db", "db-wal"):
                 if (self.directory / "state" / name).exists():
@@ -88,13 +88,13 @@ class Place:
             try:
                 return database.execute(question).fetchall()
             except sqlite3.OperationalError:
-                # It was killed before there was anything in it.
+                # It was killed before it had any rows.
                 return []
             finally:
                 database.close()
 
     def run(self):
-        """The number of the last run of which something is known, and whether it is over."""
+        """Number of the last recorded run, and whether it has ended."""
         runs = self.rows("SELECT run, ended_ms FROM run ORDER BY run DESC LIMIT 1")
         return (runs[0][0], runs[0][1] is not None) if runs else (0, False)
 
@@ -102,11 +102,11 @@ class Place:
         return {name for (name,) in self.rows(f"SELECT name FROM package WHERE run = {run} AND state = 'done'")}
 
     def attempts(self, run):
-        """All that was ever tried in a run."""
+        """All attempts of a run."""
         return set(self.rows(f"SELECT job, attempt, began_ms FROM attempt WHERE run = {run}"))
 
     def built(self):
-        """What was built since the last question."""
+        """Packages built since the last call."""
         path = self.directory / "ran"
         names = [f"{line}-1" for line in path.read_text().split()] if path.exists() else []
         path.unlink(missing_ok=True)
@@ -143,7 +143,7 @@ def play(place, kills):
         done = place.done(run)
         place.check_whole(done)
         hits += killed
-        # Whatever is over begins anew; what was killed goes on.
+        # A finished run starts anew; a killed one continues.
         more = ("--again",) if is_over else ()
         runs += is_over
         assert not is_over or len(done) == PACKAGES, f"the run is over, and {PACKAGES - len(done)} are not done"

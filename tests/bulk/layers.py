@@ -1,9 +1,10 @@
-"""What a package needs, as layers and by pkg_add: a package sees the same in both ways.
+"""Dependencies as layers and by pkg_add: a package sees the same files in both cases.
 
     layers.py TANTO
 
-It takes namespaces and overlays; where the machine has none, it says so. Where TANTO_PKGSRC names a prepared tree
-(bench/lib/pkgsrc.py), its real pkg_add is compared with too."""
+Needs namespaces and overlays; prints a line if they are missing. With a prepared tree in TANTO_PKGSRC
+(bench/lib/pkgsrc.py), also compares with its pkg_add.
+"""
 
 import os
 import shutil
@@ -22,12 +23,12 @@ SETTINGS = 'sandbox = "overlay"\nbuild_clients = 2\n'
 CATEGORIES = ("kinds",)
 
 
-# Somebody who is nobody on this machine.
+# A user ID without an account on this machine.
 USER = 61234
 
 
 def can_shut_in(user):
-    """Would the machine let us? An ordinary user is root in a namespace of users."""
+    """Whether sandboxes are possible. An ordinary user is root in a user namespace."""
     script = "mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w$0 m"
     ways = ((["unshare", "-rm"], ",userxattr"),) if user or os.geteuid() != 0 else ((["unshare", "-m"], ""),)
     with tempfile.TemporaryDirectory() as directory:
@@ -52,7 +53,7 @@ def place_of(tanto, directory, user):
 
 
 def census(place, layers):
-    """What a package sees that needs all others."""
+    """Files seen by a package that depends on all others."""
     text = (place.directory / "bulk.toml").read_text().replace("layers = false\n", "")
     (place.directory / "bulk.toml").write_text(("" if layers else "layers = false\n") + text)
     place.build(1)
@@ -64,7 +65,7 @@ def census(place, layers):
 
 
 def same(tanto, directory, user):
-    """One package of each kind, and so many that layers come in groups."""
+    """One package of each kind, and enough for layer groups."""
     place = place_of(tanto, directory, user)
     by_layers = census(place, layers=True)
     kept = [path.name for path in (directory / "state/layers/layers").iterdir()]
@@ -84,7 +85,7 @@ def same(tanto, directory, user):
 
 
 def damage(place, expected):
-    """What a killed build or a bad disk left in the store does no harm, nor does a small limit."""
+    """Damage in the store, by a killed build or a bad disk, and a small limit are harmless."""
     store = place.directory / "state/layers"
     (store / "new/1-1/tree").mkdir(parents=True)
     for layer in (store / "layers").iterdir():
@@ -98,7 +99,7 @@ def damage(place, expected):
 
 
 def fallback(place, expected):
-    """What the rules do not foresee is left to pkg_add: here a package whose list and files differ."""
+    """Packages that the rules do not cover are installed by pkg_add; here one whose list and files differ."""
     package = place.directory / "packages/All/links-1.0.tgz"
     whole, made = package.read_bytes(), package.stat()
     with tempfile.TemporaryDirectory() as directory:
@@ -109,7 +110,7 @@ def fallback(place, expected):
         rest = ["share/links.txt", "lib/liblinks.so.1", "bin/other", "lib/liblinks.so"]
         meta = ["+CONTENTS", "+COMMENT", "+DESC", "+BUILD_VERSION", "+BUILD_INFO"]
         subprocess.run(["tar", "-czf", package, "-C", directory, *meta, *rest, "lib/gone.so"], check=True)
-    # What was built with it is not out of date.
+    # Its dependents are not out of date.
     os.utime(package, ns=(made.st_atime_ns, made.st_mtime_ns))
     seen = census(place, layers=True)
     strip = lambda lines: [line for line in lines if "links-1.0/+CONTENTS" not in line]
@@ -119,13 +120,13 @@ def fallback(place, expected):
 
 
 def in_order(line):
-    """Which of several packages that have a directory was there first does not matter."""
+    """The order of packages that share a directory does not matter."""
     before, word, names = line.partition("@pkgdir ")
     return before + word + " ".join(sorted(names.split()))
 
 
 def real(tanto, directory, prepared):
-    """Beside a real pkg_add: packages of each kind, and many."""
+    """Compared with a real pkg_add: packages of each kind, and many."""
     sandbox = provide.Sandbox(tanto, directory, tomllib.loads((prepared / "bulk.toml").read_text()))
     kinds, many = list(provide.one_of_each_kind()), list(provide.many(40, files=3))
     for made in [*kinds, *many]:

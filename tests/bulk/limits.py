@@ -1,7 +1,8 @@
-"""Packages that take more than they may: of memory, of processor time, of the disk, of the log. Each is ended for what it has
-done, and only for that, wherever packages are built.
+"""Packages that exceed limits of memory, CPU time, disk or log size: each is terminated for its own usage only, with
+every kind of sandbox.
 
-    limits.py TANTO"""
+    limits.py TANTO
+"""
 
 import os
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from place import Place, can_shut_in
 
-# Somebody who is nobody on this machine.
+# A user ID without an account on this machine.
 USER = 61234
 TAKES = "HOG_MB= 200\nHOG_SECONDS= 600\nFILL_MB= 64\nFILL_SECONDS= 600\nFLOOD_MB= 1000\n"
 SETTINGS = """

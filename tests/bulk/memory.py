@@ -1,7 +1,8 @@
-"""Packages write in memory while there is room, and on the disk else: what has no room there is begun again, which is nobody's
-fault, and what is known to have none is not even tried.
+"""Packages build in memory while there is room, else on disk. A package that outgrows its memory is restarted on disk,
+without a failure, and next time starts there.
 
-    memory.py TANTO"""
+    memory.py TANTO
+"""
 
 import contextlib
 import sqlite3
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from place import Place, can_shut_in, memory_group
 
-# In MiB. Whoever asks for less than that is in memory.
+# In MiB. Smaller packages are built in memory.
 ROOM = 64
 SETTINGS = f"""limited_list = "list"
 sandbox = "bind"
@@ -33,12 +34,12 @@ LINES = {
     "three": "head -c 100m /dev/zero >file",
     # It would fill any disk.
     "two": "test `stat -f -c %T .` != tmpfs || cp /dev/zero file",
-    # It goes on until it is ended for another reason.
+    # It continues until it is terminated for another reason.
     "prints": "head -c 100m /dev/zero >file || yes full",
-    # It does not care, and would become something else without a word.
+    # It ignores errors, and would silently produce something else.
     "silent": "head -c 100m /dev/zero >file 2>/dev/null || true",
 }
-# Its files are more than may be beside what it holds.
+# Its files exceed the room left by its memory.
 HOLDS = "head -c 40m /dev/zero >file; it=$(head -c 20m /dev/zero | tr '\\000' x); echo read"
 LARGE = {"one-1", "two-1", "three-1", "prints-1", "silent-1"}
 WHY = "it writes more than may be in memory, and is built again on the disk"
@@ -84,7 +85,7 @@ def main():
         clients = [client for _, _, client, _, _ in attempts(place)]
         assert clients == ["local-1"] * 2, f"whoever is to blame is not the first to get a package: {attempts(place)}"
         print("ok memory: no client is to blame for what has no room there")
-        # What is known of one is seen here already.
+        # Recorded usage takes effect here already.
         build(place, *LINES)
         ended = outcomes(place)
         assert ended == {**dict.fromkeys(LARGE, ["machine", "done"]), "small-1": ["done"], "one-1": ["done"]}, attempts(place)
@@ -92,7 +93,7 @@ def main():
         assert told["three-1"] == f"build exited with 1: {WHY}" and told["silent-1"] == f"build: {WHY}", told
         print("ok memory: what has no room there is built again on the disk, also if it does not care")
         assert f"attempt 1: machine (build exited with 1: {WHY})" in place.run("why", "three-1"), place.run("why", "three-1")
-        # The second time it is known only from builds on the disk, where it was seen at the end.
+        # Later, only builds on disk have recorded it, at their end.
         for _ in range(2):
             build(place, *LINES)
             ended = outcomes(place)
@@ -101,12 +102,12 @@ def main():
         add(place, "held", HOLDS)
         with (place.directory / "bulk.toml").open("a") as settings:
             settings.write('[stage.build]\nmemory_limit = "48M"\n')
-        # More than it wants; alone in a group, Tanto makes others.
+        # More than it needs; alone in a group, Tanto creates further ones.
         with memory_group("8G") as members:
             if members is not None:
                 place.as_user = ["sh", "-c", f'echo $$ >{members} && exec "$@"', "sh"]
             build(place, "held")
-            # Without control groups its files do not count.
+            # Without control groups, its files are not counted.
             assert outcomes(place)["held-1"] == (["machine", "done"] if members else ["done"]), attempts(place)
             for _ in range(2):
                 build(place, "held")

@@ -1,6 +1,7 @@
-"""`tanto bulk build` with all its phases, on the tree in testdata/pkgsrc: from the scan to the last package.
+"""All phases of `tanto bulk build` on the tree in testdata/pkgsrc, from the scan to the last package.
 
-    phases.py TANTO"""
+    phases.py TANTO
+"""
 
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from place import Place
 
-# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+# Scans do not trust files that changed this recently: another change could leave the same timestamp.
 SETTLE = 0.3
 PHASES = ("pre_build", "scan", "build", "report", "upload")
 LIST = "# only these\ndevel/app3\ndevel/tool\n"
@@ -27,7 +28,7 @@ def place(tanto, directory, settings="", scripts=True):
 
 
 def phases(made):
-    """Those that were gone through since the last question."""
+    """Phases completed since the last call."""
     path = made.directory / "phases"
     said = path.read_text().split() if path.exists() else []
     path.unlink(missing_ok=True)
@@ -51,7 +52,7 @@ def all_phases(tanto, directory):
 
 
 def kill_before_packages(made, *more):
-    """Kills a build that knows what there is, and has not begun with any of it."""
+    """Kills a build after the check and before the first package."""
     (made.directory / "phases").unlink(missing_ok=True)
     build = subprocess.Popen(
         made.command("build", *more),
@@ -69,7 +70,7 @@ def kill_before_packages(made, *more):
 
 
 def killed(tanto, directory):
-    """A build that goes on does not ask again, though a new one would."""
+    """A resumed build does not check again, though a new one would."""
     slow = 'script_phase_build = "echo build >>phases; exec sleep 60"\nscript_phase_pre_build = "echo pre_build >>phases"\n'
     made = place(tanto, directory, "reuse_scan_results = false\n" + slow, scripts=False)
     kill_before_packages(made)

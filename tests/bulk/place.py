@@ -1,4 +1,5 @@
-"""A copy of the tree in testdata/pkgsrc, and `tanto bulk` on it. Does not know what is tested."""
+"""A copy of the tree in testdata/pkgsrc, and `tanto bulk` on it.
+"""
 
 import contextlib
 import os
@@ -11,15 +12,14 @@ TREE = ROOT / "testdata/pkgsrc"
 
 
 class Place:
-    """A copy of the tree, with all that a bulk build needs around it."""
+    """A copy of the tree, with everything that a bulk build needs."""
 
     def __init__(self, tanto, directory, categories, settings):
-        """The packages of these categories are scanned and resolved, if there are any. Settings that do not name a sandbox
-        want none."""
+        """Scans and resolves the packages of these categories. Settings without a sandbox mean none."""
         if "sandbox = " not in settings:
             settings = f'sandbox = "none"\n{settings}'
         self.tanto, self.directory = tanto, directory
-        # What runs Tanto in the name of somebody else.
+        # Prefix of commands that run Tanto as another user.
         self.as_user = []
         shutil.copytree(TREE, directory / "tree")
         (directory / "kit").mkdir()
@@ -64,7 +64,7 @@ class Place:
         return told.stdout
 
     def error(self, *words):
-        """What a command says that cannot do what is asked."""
+        """Error message of a command that fails."""
         told = subprocess.run(
             self.command(*words), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
         )
@@ -82,7 +82,7 @@ class Place:
         return sorted(path.name.removesuffix(".tgz") for path in (self.directory / "packages/All").glob("*.tgz"))
 
     def state(self, name):
-        """The state, and why."""
+        """The state and the reason."""
         _, _, said = self.run("why", name).partition("\n")[0].partition(": ")
         state, _, why = said.partition(" (")
         return state, why.removesuffix(")")
@@ -100,7 +100,7 @@ class Some(Place):
 
 
 def can_shut_in(user):
-    """Does the machine let this user, or us, make sandboxes?"""
+    """Whether this user can create sandboxes."""
     who = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
     what = ["unshare", "--mount", "--pid", "--net", "--fork"]
     as_root = [] if user is None and os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -109,7 +109,7 @@ def can_shut_in(user):
 
 @contextlib.contextmanager
 def memory_group(limit):
-    """A control group whose members have no more memory than that: its file for members, or nothing if we can make none."""
+    """The file to join a control group with this memory limit; None if none can be created."""
     for place, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
         directory = Path("/sys/fs/cgroup") / place / f"test-{os.getpid()}"
         try:

@@ -1,7 +1,8 @@
-"""Builds that are killed (SIGKILL) while a package is being built: the next one ends what goes on, removes what is left,
-and says so; the one after it has nothing to say.
+"""Builds that are killed (SIGKILL) during a package: the next one terminates leftover processes, removes leftover files
+and reports both; the one after it reports nothing.
 
-    prepare.py TANTO"""
+    prepare.py TANTO
+"""
 
 import fcntl
 import os
@@ -15,13 +16,13 @@ from pathlib import Path
 
 from place import Place, can_shut_in
 
-# Somebody who is nobody on this machine.
+# A user ID without an account on this machine.
 USER = 61234
 LEFT = "cleaning up after a killed build: "
 
 
 def below(directory):
-    """Processes that work below a directory, or whose line names it."""
+    """Processes that work below a directory, or have it in their command line."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -35,7 +36,7 @@ def below(directory):
 
 
 def has_ended(process):
-    """Though its new parent may not have heard of that yet."""
+    """Zombies count: the new parent may not have reaped them yet."""
     try:
         return not (process / "cmdline").read_bytes()
     except OSError:
@@ -43,7 +44,7 @@ def has_ended(process):
 
 
 def kill(place, fifo):
-    """Kills a build once a package does what never ends."""
+    """Kills a build once a package runs a command that never ends."""
     build = subprocess.Popen(
         place.command("build"),
         cwd=place.directory,
@@ -60,7 +61,7 @@ def kill(place, fifo):
 
 
 def builds(place):
-    """What the next build says, when it has ended."""
+    """Messages of the next build."""
     told = subprocess.run(
         place.command("build"), cwd=place.directory, env=place.environment, capture_output=True, text=True, check=False
     )
@@ -78,12 +79,12 @@ def in_the_machine(tanto, directory):
     (directory / "packages/All/.tanto-tool-1.new").write_text("half")
     (directory / "distfiles/sub").mkdir(parents=True, exist_ok=True)
     (directory / "distfiles/sub/.tanto-1.new").write_text("half")
-    # A user's file is never taken for one of ours, nor is one that somebody is bringing.
+    # Users' files and files in transfer are kept.
     (directory / "distfiles/patch.7.new").write_text("whole")
     others = directory / "distfiles/.tanto-2.new"
     brought = others.open("w")
     fcntl.flock(brought, fcntl.LOCK_EX)
-    # It is not built again: nobody else would clean up behind it.
+    # It is not built again, so no later build would clean up after it.
     (directory / "list").write_text("trouble/restricted\n")
     said = builds(place)
     assert len(said) == 4, said
@@ -103,7 +104,7 @@ def in_the_machine(tanto, directory):
 
 
 def without_a_mark(tanto, directory):
-    """Who has lost its parent and its environment is known by its control group, if it has one."""
+    """A process without parent and environment marker is found by its control group, if it has one."""
     place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\n')
     (directory / "tree/odd/orphan").mkdir(parents=True)
     leave = "(env -i setsid sleep 600 >/dev/null 2>&1 & echo $$! >pid); mkfifo a; cat a"
@@ -139,7 +140,7 @@ def in_a_sandbox(tanto, directory, user, in_memory):
         place.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         subprocess.run(["chown", "-R", f"{user}:{user}", directory], check=True)
     scratch = directory / "state/clients/1/scratch"
-    # What is in memory is seen by nobody else.
+    # Files in memory are invisible to others.
     kill(place, lambda: is_in(place, "build") if in_memory else any(scratch.glob("*/trouble/deadlock/src/a")))
     (directory / "list").write_text("trouble/restricted\n")
     said = builds(place)

@@ -1,11 +1,11 @@
-"""A real package tree: what `tanto bulk` says of it and makes of it, beside pbulk; and whether the commands of
-docs/pkgsrc-tutorial.md do what the page says, and docs/bulk-config.md has all keys.
+"""A real package tree: `tanto bulk` compared with pbulk, and the commands of docs/pkgsrc-tutorial.md.
 
     real.py TANTO
 
-TANTO_PKGSRC names the tree; bench/lib/pkgsrc.py says what must lie there. Without it, this is skipped. What is built is
-built in sandboxes, or else where the tree's bulk.toml says. A bare tree is enough for the tutorial, which also takes root and
-some minutes for pkgsrc's bootstrap."""
+TANTO_PKGSRC names the tree; bench/lib/pkgsrc.py lists its contents. Without it, the test is skipped. Builds use
+sandboxes, or else the directories in the tree's bulk.toml. The tutorial needs only a bare tree, but root and some
+minutes for pkgsrc's bootstrap.
+"""
 
 import hashlib
 import json
@@ -25,9 +25,9 @@ sys.path.insert(0, str(ROOT / "bench"))
 from lib import pkgsrc  # noqa: E402
 from lib.pbulk import Pbulk  # noqa: E402
 
-# So many directories of the list are built.
+# Number of directories to build.
 BUILT = 3
-# These say when and where a package was built, and how large it is with them.
+# Values that depend on the time and place of the build.
 OF_ONE_BUILD = ("+BUILD_INFO", "+BUILD_VERSION", "+SIZE_PKG", "+SIZE_ALL")
 
 
@@ -38,7 +38,7 @@ def run(command, directory, ends=(0,), **more):
 
 
 def scan(tanto, tree, place):
-    """pbulk is asked for the directories that Tanto found, once."""
+    """Asks pbulk once for the directories that Tanto found."""
     config = tree.write_settings(place, limited_list=str(tree.place / "limited-list"))
     run([tanto, "bulk", "scan", "--config", config, "--output", "pscan"], place)
     found = re.findall(r"(?m)^PKG_LOCATION=(.*)$", (place / "pscan").read_text())
@@ -59,7 +59,7 @@ def resolve(tanto, tree, place):
 
 
 def content(path):
-    """What a binary package holds, but for what no two builds have in common."""
+    """Content of a binary package without the parts that differ in every build."""
     with tarfile.open(path) as archive:
         for member in archive:
             if member.name in OF_ONE_BUILD:
@@ -75,7 +75,7 @@ def build(tanto, tree, place):
     few = tree.limited()[:BUILT]
     (place / "few").write_text("".join(f"{location}\n" for location in few))
     config = tree.write_settings(place, limited_list=str(place / "few"), state=str(place / "state-of-few"))
-    # Of an old tree, not all can be built on a new system.
+    # Some packages of an old tree do not build on a new system.
     run([tanto, "bulk", "build", "--config", config], place, ends=(0, 1))
     ours = sorted(path.name for path in (place / "packages/All").glob("*.tgz"))
     assert ours, "nothing is built"
@@ -94,13 +94,13 @@ def build(tanto, tree, place):
     print(f"ok real build: {len(ours)} packages hold what pbulk's hold")
 
 
-# Before each block of commands of the page that is not simply run: what the test does with it.
+# Instructions before blocks of commands that are not run as they are.
 BLOCK = re.compile(r"(?m)^(?:<!-- test: (.*) -->\n)?```sh\n((?:.*\n)*?)```$")
 SKIPPED = "skipped, "
 
 
 def commands(values, is_old):
-    """The commands of the page, with other values in the place of its own."""
+    """The page's commands with other values."""
     page = (ROOT / "docs/pkgsrc-tutorial.md").read_text()
     wanted = {"": True, "for an older tree": is_old, "for a newer tree": not is_old}
     script, found = ["set -eux"], set()
@@ -117,13 +117,13 @@ def commands(values, is_old):
 
 
 def builder():
-    """Somebody on this machine who has a shell; or nobody, so that root builds."""
+    """A user of this machine with a shell; None: root builds."""
     users = (user for user in pwd.getpwall() if user.pw_uid >= 1000 and user.pw_shell in ("/bin/sh", "/bin/bash"))
     return next((user.pw_name for user in users), "")
 
 
 def page(tanto, place):
-    """What can be said of the page without a tree: the shell reads all of it, and Tanto its settings."""
+    """Checks without a tree: the shell parses all commands, and Tanto the settings."""
     values = dict.fromkeys(("PKGSRC", "PREFIX", "BULK", "BUILDER"), str(place))
     for is_old in (False, True):
         run(["bash", "-n", "-c", commands(values, is_old)], place)
@@ -200,7 +200,7 @@ def main():
 def beside_pbulk(tanto, tree):
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
-        # Others than we look at what is built.
+        # Other users read the results.
         place.chmod(0o755)
         scan(tanto, tree, place)
         resolve(tanto, tree, place)

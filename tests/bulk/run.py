@@ -1,12 +1,13 @@
-"""What `tanto bulk` answers, beside pbulk's own answers.
+"""Results of `tanto bulk` compared with pbulk's.
 
     run.py TANTO
 
-- golden: the scan of a whole tree, and what pbulk-resolve makes of it, from ../shared/data beside the repository (or
-  where TANTO_DATA says).
-- random: seeded small scans, resolved by Tanto and by the pbulk-resolve that TANTO_PBULK_RESOLVE names.
+- golden: the scan of a whole tree and the result of pbulk-resolve, from ../shared/data beside the repository (or
+TANTO_DATA).
+- random: seeded small scans, resolved by Tanto and by the pbulk-resolve in TANTO_PBULK_RESOLVE.
 
-Either is skipped, with a line that says so, where it lacks its input."""
+Each is skipped, with a message, without its input.
+"""
 
 import os
 import random
@@ -26,21 +27,21 @@ VERSIONS = (
 
 
 def unpack(name, directory):
-    """A file of the data, as text of its own."""
+    """Unpacks a data file."""
     path = directory / name
     subprocess.run(["zstd", "-dqf", DATA / f"{name}.zst", "-o", path], check=True)
     return path
 
 
 def resolve(tanto, scan):
-    """What Tanto makes of it, packages that lack something included."""
+    """Tanto's result, including packages with missing dependencies."""
     command = [tanto, "bulk", "resolve", "--partial", "--scan", scan]
     told = subprocess.run(command, capture_output=True, check=True)
     return told.stdout, told.stderr
 
 
 def depends(text):
-    """Each package's name and its DEPENDS line."""
+    """DEPENDS of each package, by name."""
     lines = text.split(b"\n")
     return [line for line in lines if line.startswith((b"PKGNAME=", b"DEPENDS="))]
 
@@ -67,7 +68,7 @@ def pattern(draw):
 
 
 def scan(draw):
-    """Some records, a few of which may have the same name."""
+    """Records, some with equal names."""
     names = {f"{draw.choice(BASES)}-{draw.choice(VERSIONS)}": None for _ in range(draw.randrange(2, 25))}
     for name in [*names, *draw.choices(list(names), k=draw.randrange(2))]:
         needs = " ".join(f"{pattern(draw)}:../../a/{draw.choice('xyz')}" for _ in range(draw.randrange(6)))

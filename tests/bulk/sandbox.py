@@ -1,7 +1,8 @@
-"""Packages built in sandboxes, two at a time: what they see, what they may do, and what is left of them. As root and as
-an ordinary user, where the machine allows it.
+"""Packages built in two sandboxes: their view, their rights and the cleanup. As root and, where possible, as an
+ordinary user.
 
-    sandbox.py TANTO"""
+    sandbox.py TANTO
+"""
 
 import json
 import os
@@ -14,9 +15,9 @@ from pathlib import Path
 
 from place import Place, can_shut_in
 
-# Somebody who is nobody on this machine.
+# A user ID without an account on this machine.
 USER = 61234
-# What the packages of our own tree are built with.
+# Programs that our tree needs.
 PROGRAMS = (
     "[ awk bash basename bmake cat chmod chown cmp cp cut date dirname echo env expr false find grep gzip head id ln ls md5sum "
     "mkdir mktemp mv od printf pwd readlink rm rmdir sed sh sha512sum sleep sort stat su tail tar tee test touch tr true "
@@ -39,7 +40,7 @@ def place_of(tanto, directory, categories, settings, user):
 
 
 def owned_by(place, user):
-    """The place is this user's from now on, who also runs Tanto."""
+    """Gives the directory to this user, as whom Tanto runs."""
     if user is None:
         return
     copy = place.directory / "tanto"
@@ -50,7 +51,7 @@ def owned_by(place, user):
 
 
 def small_system(directory):
-    """A template: what our own tree needs of this machine, and no more. Programs lie where they lie here."""
+    """A template with only the files that our tree needs, at their usual paths."""
     found = {str(Path(shutil.which(program)).resolve()) for program in PROGRAMS}
     linked = subprocess.run(["ldd", *found], capture_output=True, text=True, check=False).stdout
     found |= {word for word in linked.split() if word.startswith("/") and not word.endswith(":")}
@@ -76,7 +77,7 @@ def small_system(directory):
 
 
 def attempts(place):
-    """Who built what, and when."""
+    """Client and time of each attempt."""
     with sqlite3.connect(f"file:{place.directory}/state/db?mode=ro", uri=True) as db:
         return db.execute("SELECT client, began_ms, ended_ms FROM attempt ORDER BY began_ms").fetchall()
 
@@ -88,7 +89,7 @@ def nothing_outside(place):
 
 
 def kind(tanto, directory, kind, more, user):
-    """All packages are built, and the machine has nothing of it but the packages."""
+    """All packages are built, and only the packages remain on the machine."""
     if kind == "tmpfs":
         (directory / "system").mkdir()
         small_system(directory / "system")
@@ -104,7 +105,7 @@ def kind(tanto, directory, kind, more, user):
 
 
 def trouble(tanto, directory, user):
-    """What packages do that they should not stays in their sandboxes."""
+    """Misbehavior of packages stays within their sandboxes."""
     settings = f'sandbox = "overlay"\nlimited_list = "wanted"\nkeep_wrkdir = true\nkeep_prefix = true\n{BOUNDS}'
     place = place_of(tanto, directory, (), settings, user)
     names = [name.removesuffix("-1") for name in FATES]
@@ -124,7 +125,7 @@ def trouble(tanto, directory, user):
 
 
 def rights(tanto, directory, user):
-    """What wants to be several users is not built where there is one, and is no failure; root builds it."""
+    """A package that needs several users is skipped, not failed, with a single user; root builds it."""
     place = place_of(tanto, directory, ("base", "rights"), f'sandbox = "overlay"\n{BOUNDS}', user)
     told = place.build(0)
     assert "needs root" in place.run("why", "needusers") and "FAILED" not in told, told
@@ -154,7 +155,7 @@ def rights(tanto, directory, user):
 
 
 def unprivileged(place, user):
-    """A tree that is told that there is one user wants no other."""
+    """A tree that is configured for a single user needs no other."""
     if user is not None:
         place.as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         subprocess.run(["chown", "-R", f"{user}:{user}", place.directory], check=True)
@@ -165,7 +166,7 @@ def unprivileged(place, user):
 
 
 def prepared(tanto, directory, kind, user):
-    """client_prepare_chroot prepares the sandboxes of scans and of packages; what it mounts and writes is seen in both."""
+    """client_prepare_chroot prepares the sandboxes of scans and packages; both see its mounts and files."""
     hook = 'mkdir "$1/extra" && mount --bind extra "$1/extra" && echo hook >"$1/prepared" && (sleep 0.01; id -u) >hooked'
     settings = f'sandbox = "{kind}"\nlimited_list = "wanted"\nclient_prepare_chroot = \'{hook}\'\n{BOUNDS}'
     place = place_of(tanto, directory, (), settings, None)
@@ -187,7 +188,7 @@ def prepared(tanto, directory, kind, user):
 
 
 def other_system(tanto, directory, categories, settings, user):
-    """A place whose packages see a small system of their own, with their prefix below its /usr."""
+    """Packages see a small system of their own, with their prefix below its /usr."""
     (directory / "system").mkdir()
     small_system(directory / "system")
     place = place_of(tanto, directory, categories, f'sandbox_root = "system"\n{settings}', None)
@@ -201,7 +202,7 @@ def other_system(tanto, directory, categories, settings, user):
 
 
 def prefix_of_the_machine(tanto, directory, user):
-    """The machine has a prefix of its own, which others remove while packages are scanned and built: nobody notices."""
+    """The machine's own prefix may be removed during scans and builds without effect."""
     hook = "rm -rf system/usr/pkg; echo >>hooked"
     settings = f'sandbox = "bind"\nlimited_list = "wanted"\nclient_prepare_chroot = "{hook}"\n{BOUNDS}'
     place = other_system(tanto, directory, (), settings, None)
@@ -217,7 +218,7 @@ def prefix_of_the_machine(tanto, directory, user):
 
 
 def secrets(tanto, directory, kind, user):
-    """What not every user of the machine may read, no package can."""
+    """Packages cannot read files that are not world-readable."""
     place = other_system(tanto, directory, ("base",), f'sandbox = "{kind}"\n{BOUNDS}', None)
     etc = directory / "system/etc"
     for file, mode in (("etc/shadow", 0o640), ("etc/ssh/ssh_host_key", 0o600), ("etc/ssl/private/k.pem", 0o600),
@@ -240,7 +241,7 @@ def secrets(tanto, directory, kind, user):
 
 
 def without_layers(tanto, directory):
-    """Where overlays cannot be mounted: what all sandboxes share is made once for all that."""
+    """Without overlays, the shared part of all sandboxes is created once."""
     place = Place(tanto, directory, ("base",), 'sandbox = "bind"\n')
     kit = directory / "stage" / str(directory / "prefix").lstrip("/")
     kit.parent.mkdir(parents=True)
@@ -255,7 +256,7 @@ def without_layers(tanto, directory):
     place.environment["PATH"] = f"{tar.parent}:{place.environment['PATH']}"
     for name in ("low", "up-1", "work-1", "one", "up-2", "work-2", "state"):
         (directory / name).mkdir()
-    # The kernel puts no third one on top of two.
+    # The kernel does not stack a third overlay.
     mounts = [
         f"mount -t overlay overlay -o lowerdir={directory}/{low},upperdir={directory}/up-{number}"
         f",workdir={directory}/work-{number} {directory}/{at}"

@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# What was changed so shortly before a scan may be changed again without looking different, and is not relied on.
+# Scans do not trust files that changed this recently: another change could leave the same timestamp.
 SETTLE = 0.3
 
 
 class Tree:
-    """A copy of the tree, with a configuration beside it."""
+    """A copy of the tree, and its configuration."""
 
     def __init__(self, tanto, directory, sandbox):
         self.sandbox = sandbox
@@ -47,7 +47,7 @@ class Tree:
         )
 
     def scan(self, *args):
-        """The exit code, how many directories were scanned, how many were not, and how many commands were run."""
+        """Exit code, and numbers of scanned and unscanned directories and of commands."""
         time.sleep(SETTLE)
         ran = self.run("scan", "--output", "pscan", *args)
         counts = re.search(r"; (\d+) were scanned, (\d+) are as before\n(\d+) commands were run\n", ran.stdout)
@@ -85,11 +85,11 @@ def again(tree):
 def changes(tree, count):
     for name, expected in (
         ("devel/libone/Makefile", 1),
-        # It was looked for, or could have been.
+        # It was looked up, or could have been.
         ("devel/libone/hacks.mk", 1),
-        # Two read it: the package itself, and the `make` that another asks for the package's options.
+        # Two read it: the package itself, and the `make` that queries its options for another package.
         ("devel/options/options.mk", 2),
-        # Two packages, one directory.
+        # One directory with two packages.
         ("mk/python.mk", None),
     ):
         tree.touch(name)
@@ -98,7 +98,7 @@ def changes(tree, count):
         subject = "1 directory" if scanned == 1 else f"{scanned} directories"
         said = f"scanning {subject} again; changed since the last scan: {missing}"
         assert said in ran.stdout + ran.stderr, f"{said}: {ran}"
-        # What lies in mk is looked for by all.
+        # All packages look up files in mk.
         assert expected is None or scanned == expected, f"{name}: {scanned} directories were scanned"
         assert scanned > 0 and tree.scan()[0] == (0, 0, count, 0), name
     (tree.tree / "devel/libone/DESCR").write_text("nobody reads this for a scan\n")
@@ -176,7 +176,7 @@ TOOK!=	setsid sleep 619 & sleep 619
 
 
 def sneaky(tree):
-    """A makefile that runs what it should not reaches nothing, and nothing of it is left."""
+    """A makefile that runs unexpected commands reaches and leaves nothing."""
     for name, text in ("sneaky", SNEAKY), ("slow", SLOW):
         (tree.tree / "devel" / name).mkdir()
         (tree.tree / "devel" / name / "Makefile").write_text(text)
@@ -207,7 +207,7 @@ def sneaky(tree):
 
 
 def nothing_there(tree):
-    """What a scan cannot begin with is said, and leaves nothing."""
+    """A scan that cannot start reports why, and leaves nothing."""
     tree.configure(pkgsrc='"none"', client_prepare_chroot='"exit 3"')
     told = tree.run("scan")
     assert told.returncode == 1 and f"there is no package tree in {tree.directory}/none: 'pkgsrc' in " in told.stderr, told
@@ -222,7 +222,7 @@ def nothing_there(tree):
 
 
 def refused(tree):
-    """A machine without namespaces, made by one that has some: it is told what to write then."""
+    """A machine without namespaces, simulated in a namespace: the message names the setting."""
     line = "cd /proc/sys/user && echo 0 >max_mnt_namespaces && echo 0 >max_user_namespaces && cd - && exec $0 bulk scan"
     command = ["unshare", "--user", "--map-root-user", "sh", "-c", line, tree.tanto]
     told = subprocess.run(command, cwd=tree.directory, env=tree.environment, capture_output=True, text=True, check=False)

@@ -1,7 +1,8 @@
-"""`tanto bulk shell`: a shell in the sandbox of a package that failed. As root and as an ordinary user, with a terminal and
-without, where the machine allows it.
+"""`tanto bulk shell`: a shell in the sandbox of a failed package. As root and, where possible, as an ordinary user,
+with and without a terminal.
 
-    shell.py TANTO"""
+    shell.py TANTO
+"""
 
 import os
 import pty
@@ -16,15 +17,15 @@ from pathlib import Path
 
 from place import Some, can_shut_in
 
-# An ordinary user who is not known on this machine.
+# A user ID without an account on this machine.
 USER = 61234
 PACKAGES = ("base/kit", "devel/libone", "trouble/broken")
-# More than any step of a test takes.
+# Timeout of each step.
 PATIENCE = 60
 
 
 def place_of(tanto, directory, settings, user):
-    """A place in which one package has failed, after what it needs was built."""
+    """A directory in which one package has failed after its dependencies were built."""
     place = Some(tanto, directory, PACKAGES, f"keep_wrkdir = true\nkeep_prefix = true\n{settings}")
     makefile = directory / "tree/trouble/broken/Makefile"
     makefile.write_text(
@@ -44,7 +45,7 @@ def place_of(tanto, directory, settings, user):
 
 
 def shell(place, *words, code=0):
-    """What a command in the sandbox prints, and what Tanto says beside it."""
+    """Output of a command in the sandbox, and Tanto's own messages."""
     told = subprocess.run(
         place.command("shell", *words),
         cwd=place.directory,
@@ -76,14 +77,14 @@ def commands(tanto, directory, settings, user):
     assert "the work directory is empty" not in err, err
     out, _ = shell(place, "broken", "make show-var VARNAME=WRKDIR; make show-var VARNAME=BATCH; cat /scratch/trouble/broken/src/half")
     assert out == "/scratch/trouble/broken\n1\nhalf\n", out
-    # The stages that succeeded are not done again, and the one that failed fails again.
+    # Successful stages are not repeated, and the failed one fails again.
     out, err = shell(place, "broken-1", "rm /scratch/trouble/broken/src/half; make all && exit 3; cat /scratch/trouble/broken/src/half")
     assert out.endswith("half\n") and "broken.c:1: error: it does not compile" in out + err, (out, err)
     shell(place, "broken", "exit 7", code=7)
     shell(place, "broken", "kill -TERM $$", code=128 + signal.SIGTERM)
     assert not prefix.exists() and not Path("/scratch").exists(), "it was made outside"
     nothing_is_left(place)
-    # Of another one nothing is kept; and more than one may be open.
+    # Nothing is kept of another one, and several may be open.
     inner = " ".join(f"'{word}'" for word in place.command("shell", "libone", "echo again"))
     with subprocess.Popen(
         place.command("shell", "libone", "echo ready; read line; ls -A /scratch; exit 0"),
@@ -106,7 +107,7 @@ def commands(tanto, directory, settings, user):
 
 
 class Terminal:
-    """A command on a terminal of its own."""
+    """A command on a pseudoterminal."""
 
     def __init__(self, place, *words):
         self.seen = ""
@@ -120,7 +121,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def until(self, text):
-        """Reads until this was printed; forgets what came before."""
+        """Reads until this text; drops earlier output."""
         end = time.monotonic() + PATIENCE
         while text not in self.seen:
             assert time.monotonic() < end, f"no {text!r} in {self.seen!r}"
@@ -147,7 +148,7 @@ class Terminal:
 
 
 def terminal(tanto, directory, settings, user):
-    """A shell with job control: Ctrl-C ends what runs in it, and not the shell."""
+    """A shell with job control: Ctrl-C ends its command, not the shell."""
     place = place_of(tanto, directory, settings, user)
     it = Terminal(place, "shell", "broken")
     it.type("echo $((40 + 2)):$(case $- in *m*) echo jobs ;; esac):$(test -t 0 && echo terminal)\n")

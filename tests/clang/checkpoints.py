@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Builds that go on from checkpoints, each of which is verified: when somebody keeps them, what that holds and when it ends,
-and what happens when it ends in the middle of a compile.
+"""Builds that continue from checkpoints, each verified: when a daemon is started, what it holds, when it exits, and
+crashes in the middle of a compile.
 
     tests/clang/checkpoints.py TANTO [NAME...]
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import edits
 from ends import CLANG, is_gone, wait_for
 
-# For what is certain to happen; a test that waits so long has failed.
+# Timeout of events that have to happen, in seconds.
 LONG = 120
 HEAD = '#include <stddef.h>\n#include "h.h"\n'
 RULE = f"rule cc\n  command = {CLANG} -g -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n"
@@ -38,7 +38,7 @@ def number_in(file):
 
 
 class Tree:
-    """A tree with two files, and builds in it."""
+    """A tree with two files, and its builds."""
 
     def __init__(self, tanto, place):
         self.tanto, self.place = tanto, place
@@ -58,7 +58,7 @@ class Tree:
         return own | {"XDG_CACHE_HOME": f"{self.place}.cache"} | variables
 
     def start(self, *flags, terminal=True, line=None, **variables):
-        """A build, with a terminal or without."""
+        """A build, with or without a terminal."""
         ours, its = pty.openpty()
         source = its if terminal else subprocess.DEVNULL
         command = line or [self.tanto, "build", "--format=jsonl", "--verify-checkpoints=1", *flags]
@@ -85,7 +85,7 @@ class Tree:
         return self.end(self.start(*flags, **how))
 
     def ran(self):
-        """How many commands went on from a checkpoint."""
+        """Number of commands that continued from a checkpoint."""
         return sum(it.get("checkpoint", False) for it in self.ended)
 
     def clang(self, question):
@@ -109,7 +109,7 @@ class Tree:
         return {path.name: path.read_bytes() for path in self.place.glob("*.o")}
 
     def is_as_without(self):
-        """Are the objects those of a build of processes?"""
+        """Whether the objects equal those of a build with processes."""
         own = self.objects()
         for name in own:
             (self.place / name).unlink()
@@ -165,7 +165,7 @@ def every_use_is_verified(tree):
     tree.wait_for_checkpoints(2)
     tree.edit("a", "int a(int x) { return two(x) + 7; }")
     assert tree.build() == 0 and tree.ran() == 1, (tree.ended, tree.errors)
-    # A compiler that does not always do the same is noticed: here it is the file that changes between.
+    # A nondeterministic compiler is noticed; here the file changes between the two runs.
     tree.manifest(RULE.replace("-c $in", "-c $in -I d") + "build a.o: cc a.c\n")
     (tree.place / "d").mkdir()
     os.mkfifo(tree.place / "d/pipe.h")
@@ -191,7 +191,7 @@ def has_reader(pipe):
 
 
 def start_one_that_reads_a_pipe(tree):
-    """A build whose compile has gone on from a checkpoint and waits for what comes through a pipe; and our end of that."""
+    """A build whose compile has continued from a checkpoint and reads a pipe; and our end of the pipe."""
     assert tree.build() == 0
     tree.wait_for_checkpoints(2)
     os.mkfifo(tree.place / "pipe.h")
@@ -205,13 +205,13 @@ def keeper_is_killed_in_the_middle_of_a_compile(tree):
     keeper = tree.keeper()
     os.kill(keeper, signal.SIGKILL)
     wait_for(lambda: is_gone(keeper))
-    # Whoever read is gone with it.
+    # Its readers are gone, too.
     wait_for(lambda: is_broken(held))
     os.close(held)
     with (tree.place / "pipe.h").open("w") as pipe:
         pipe.write("#define VALUE 5\n")
     assert tree.end(process) == 0 and tree.ran() == 0 and not tree.ended[0].get("in_process"), (tree.ended, tree.errors)
-    # And there is another by now.
+    # Another daemon has replaced it.
     assert wait_for(lambda: tree.keeper() not in (None, keeper))
 
 
@@ -253,7 +253,7 @@ def nobody_is_started_without_a_terminal_or_in_ci(tree):
 
 
 def open_files(process):
-    """What it has open. Some of that it may close meanwhile."""
+    """Open files of a process; some may be closed meanwhile."""
     links = []
     for link in Path(f"/proc/{process}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -297,7 +297,7 @@ def it_is_stopped(tree):
     wait_for(lambda: is_gone(keeper))
     assert tree.clang("status") == "no checkpoints are kept here\n"
     assert {path.name for path in (tree.place / ".tanto/checkpoints").iterdir()} == set()
-    # One that has just been started hears of it as soon as it listens.
+    # A daemon that was just started exits as soon as it listens.
     tree.edit("a", "int a;")
     assert tree.build() == 0
     keeper = tree.keeper()
@@ -332,7 +332,7 @@ def files_that_have_none_are_told_and_why(tree):
         "  a.c: it or a header uses __DATE__, __TIME__ or __TIMESTAMP__",
         "  b.c: it has no include before its own code",
     ], told
-    # Of one that has one by now nothing is said any more; nor of one whose flags are others.
+    # Files that have a checkpoint now, or other flags, are no longer listed.
     tree.edit("a", "int a;")
     assert tree.build() == 0, tree.errors
     told = tree.wait_for_checkpoints(1)
@@ -354,7 +354,7 @@ def as_many_are_told_as_somebody_reads(tree):
 
 
 def it_is_no_leftover(tree):
-    """A build in a build, at a terminal: what the inner one starts is to stay."""
+    """A nested build at a terminal: the daemon that it starts is to stay."""
     inner = tree.place / "inner"
     inner.mkdir()
     for name in ("a.c", "h.h"):
@@ -382,7 +382,7 @@ def stale_socket_is_no_obstacle(tree):
 
 
 def it_does_not_stay_for_ever(tree):
-    """Nobody comes; memory is short; its directory is everybody's."""
+    """The daemon exits without clients, when memory is short, and when its directory becomes accessible to others."""
     for name, seconds, meminfo in (("idle", "1", "MemTotal: 100 kB\nMemAvailable: 90 kB\n"), ("full", "600", "MemTotal: 100 kB\nMemAvailable: 1 kB\n")):
         place = tree.place / name
         place.mkdir(mode=0o700)
@@ -400,7 +400,7 @@ def it_does_not_stay_for_ever(tree):
 
 
 def memory_that_is_kept_counts(tree):
-    """With as much memory as checkpoints hold, commands still go one after the other."""
+    """With as much memory as checkpoints hold, commands still run one after the other."""
     assert tree.build() == 0
     tree.wait_for_checkpoints(2)
     tree.edit("a", "int a(int x) { return x; }")
@@ -456,7 +456,7 @@ TESTS = [
     random_edits_are_verified,
     a_thousand_random_edits_are_verified,
 ]
-# They are run only when they are named.
+# Run only when named.
 LONG_ONES = {a_thousand_random_edits_are_verified}
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Warnings that nobody is to see before a compile pauses, and that what is printed later depends on.
+"""Dropped warnings before the pause of a compile on which later output depends.
 
     tests/clang/dropped.py WORKER
 
-Clang drops warnings by the thousand, in system headers first of all: a checkpoint is kept all the same. In each case here
-something was dropped or only remembered as far as to the end of the includes, and the rest of the file, which is edited
-then, brings to light what that has left behind. What is printed from the checkpoint has to be what clang prints, and has to
-tell of it: a case that says nothing of the kind tests nothing. Prints "ok NAME" or "not ok NAME"."""
+Clang drops thousands of warnings, mostly in system headers; a checkpoint is made all the same. In each case, something
+was dropped or only remembered before the end of the includes, and the rest of the file, which is edited then, makes its
+effect visible. The output from the checkpoint has to equal clang's, and to contain the expected text: otherwise the
+case would test nothing. Prints "ok NAME" or "not ok NAME"."""
 
 import shlex
 import sys
@@ -18,8 +18,7 @@ ASSIGNS = "static inline int assigns(int a) { if (a = 1) return 2; return 3; }\n
 SYSTEM = "#pragma GCC system_header\n"
 SILENT = "-Wno-everything"
 
-# A name, the language, the flags, the header, what stands before its include, the rest as it is edited, and what is told of
-# it; "" where nothing may be.
+# Name, language, flags, header, text before its include, the edited rest, and the expected output; "": no output.
 CASES = [
     (
         "a warning that a deduction was made without, at its first use",

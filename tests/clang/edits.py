@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Random edits of a small tree, compiled from checkpoints and by clang itself: what both make and print is the same.
+"""Random edits of a small tree, compiled from checkpoints and by clang: files and output are equal.
 
     tests/clang/edits.py WORKER [EDITS [SEED]]
 
-Speaks to a keeper of checkpoints as Tanto does (clang-worker/PROTOCOL.md). Edits are of main files, before and behind their last
-include, of headers, of the include path (a header of the same name earlier on it, a directory that comes and goes), of
-flags and of the environment. Prints "ok" or "not ok", and how many compiles a checkpoint was good for: none would be a
-failure too."""
+Acts as a client of a checkpoint daemon, like Tanto (clang-worker/PROTOCOL.md). Edits are of main files (before and
+after their last include), headers, the include path (a header of the same name earlier on it, a directory that appears
+and disappears), flags and the environment. Prints "ok" or "not ok", and the number of compiles from checkpoints: none
+would be a failure, too."""
 
 import array
 import os
@@ -24,7 +24,7 @@ CLANG = Path("/usr/lib/llvm-19/bin/clang")
 RUN, STARTED, ENDED, DECLINED, GONE, KEEP, KEPT, HOLDING, STOP = range(1, 10)
 DIRECTORIES, HEADERS, MAINS = 3, 8, 12
 MOST = 32
-# Nothing takes so long, in seconds.
+# Timeout in seconds.
 PATIENCE = 60
 
 
@@ -38,7 +38,7 @@ def texts(values):
 
 
 def without(rest, files):
-    """Behind the names of so many files: of which there is no checkpoint, and why."""
+    """List of files without a checkpoint, and the reasons; follows the names in the frame."""
 
     def one():
         nonlocal rest
@@ -53,7 +53,7 @@ def without(rest, files):
 
 
 def read_all(reader):
-    """What is written to a pipe until nobody has it open any more."""
+    """Reads a pipe until all writers have closed it."""
     said = b""
     with open(reader, "rb", buffering=0) as pipe:
         while select.select([pipe], [], [], PATIENCE)[0]:
@@ -74,7 +74,7 @@ class Keeper:
         subprocess.run([program, "--keep", self.place, "-1", "600", *more], check=True)
 
     def connect(self):
-        """A connection, and how many checkpoints there are, and are to be made."""
+        """A connection, and the numbers of checkpoints that exist and that are pending."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         end = time.monotonic() + PATIENCE
         while True:
@@ -108,7 +108,7 @@ class Keeper:
         connection.sendmsg([struct.pack("<I", len(body)) + body], rights)
 
     def keep(self, commands):
-        """Wishes for checkpoints, and waits until there are none to be made any more. How many there are."""
+        """Requests checkpoints and waits until none is pending. Returns their number."""
         connection, *_ = self.connect()
         for words, environment in commands:
             self.ask(connection, KEEP, words, environment, self.nothing)
@@ -123,7 +123,7 @@ class Keeper:
         raise SystemExit("not ok: the keeper does not get on")
 
     def run(self, words, environment):
-        """The exit code and the output; None: it is a process's."""
+        """Exit code and output; None: it has to run as a process."""
         connection, *_ = self.connect()
         reader, writer = os.pipe()
         self.ask(connection, RUN, words, environment, writer)
@@ -192,7 +192,7 @@ class Tree:
         return ["clang-19", *self.flags, *includes, "-Wall", "-MMD", "-MF", "out.d", "-c", f"m{main}.c", "-o", "out.o"]
 
     def edit(self, main):
-        """Mostly of the file itself; what is not is the end of many checkpoints."""
+        """Mostly of the main file; other edits invalidate many checkpoints."""
         kind = self.chance.random()
         directory, header = self.chance.randrange(DIRECTORIES), self.chance.randrange(HEADERS)
         file = self.place / f"d{directory}/h{header}.h"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds in which the compile worker, or what it runs, comes to an end; and clangs that it does not stand for.
+"""Builds in which the compile worker or its jobs are killed, and compilers that the worker does not replace.
 
     tests/clang/ends.py TANTO [NAME...]
 
-A compile that is to be caught at its work reads a named pipe, which nobody writes to until the test does. Prints "ok NAME"
-or "not ok NAME"."""
+A compile that is to be interrupted reads a named pipe, to which only the test writes. Prints "ok NAME" or "not ok
+NAME"."""
 
 import json
 import os
@@ -19,12 +19,12 @@ from pathlib import Path
 
 CLANG = Path(shutil.which("clang-19") or "/usr/bin/clang-19")
 TEXT = "int gate;\n"
-# For what is certain to happen; a test that waits so long has failed.
+# Timeout of events that have to happen, in seconds.
 LONG = 60
 
 
 class Build:
-    """A tree in which `line` is built, and Tanto when it was started."""
+    """A tree in which each line is built by one command, and a Tanto process."""
 
     def __init__(self, tanto, place, *lines, **variables):
         self.tanto, self.place, self.variables = tanto, place, variables
@@ -42,7 +42,7 @@ class Build:
         return self
 
     def end(self):
-        """Its exit code, and the events of commands that ended, by job."""
+        """Exit code; collects the events of finished commands by job."""
         out, self.errors = self.process.communicate(timeout=LONG)
         events = [json.loads(line) for line in out.splitlines()]
         self.ended = {it["job"]: it for it in events if it["event"] == "finished"}
@@ -126,7 +126,7 @@ def fork_is_killed(tanto, place):
 
 
 def gated(place):
-    """A compile that waits in a header: its object is there by then, under another name."""
+    """A compile that waits in a header, after it has created its temporary object."""
     (place / "gated.c").write_text('#include "gate.c"\n')
     return f"{CLANG} -c gated.c -o $out.o"
 
@@ -137,7 +137,7 @@ def killed_fork_leaves_no_temporary_file(tanto, place):
     assert any(name.endswith(".o.tmp") for name in wait_for(lambda: set(build.files()) - set(GATED)))
     os.kill(fork, signal.SIGKILL)
     wait_for(lambda: children(build.process.pid, CLANG.name))
-    # What is there by now is the process's.
+    # A remaining file belongs to the process.
     assert len([name for name in build.files() if name.endswith(".tmp")]) <= 1, build.files()
     build.open_gate()
     assert build.end() == 0, build.errors
@@ -146,7 +146,7 @@ def killed_fork_leaves_no_temporary_file(tanto, place):
 
 
 def two_files(place):
-    """A compile of two files, which waits in the second; and where its temporary files are."""
+    """A compile of two files that waits in the second one; and the directory of its temporary files."""
     gated(place)
     temporary = place / "temporary"
     temporary.mkdir()
@@ -195,7 +195,7 @@ def killed_fork_of_two_files_leaves_nothing(tanto, place):
 
 
 def linker_ends_with_its_fork(tanto, place):
-    """A linker that waits, and its fork, the worker or Tanto is killed."""
+    """A linker waits while its fork, the worker or Tanto is killed."""
 
     def started():
         line, temporary = f"{CLANG} --ld-path=./waits a.c -o $out", fresh(place / "tree") / "temporary"
@@ -331,7 +331,7 @@ def required_worker_names_the_command_that_has_none(tanto, place):
     for command, why in cases:
         build = Build(tanto, fresh(place / "tree"), COMPILE, command)
         assert build.run("-j1", "--clang-worker=require") == 1, command
-        # Some are known at their start, others when the worker has looked at them.
+        # Some are declined at their start, others by the worker.
         told = build.errors + build.ended.get(1, {}).get("output", "").encode()
         assert b"--clang-worker=require" in told and why in told, (command, told)
         assert command.replace("$out", "o1").encode() in told, told
@@ -348,7 +348,7 @@ def required_worker_names_the_command_that_has_none(tanto, place):
     assert build.ran_in_process() == [True, False], build.ended
     told = build.ended[1]["output"]
     assert "--clang-worker=require" in told and "-mllvm" in told and "@more.rsp" in told, told
-    # Others need not compile, and an error is the compiler's to tell.
+    # Commands that do not compile are exempt, and the compiler reports errors.
     build = Build(tanto, fresh(place / "tree"), COMPILE, f"{CLANG} o0 -shared -o $out", "true && touch $out")
     assert build.run("-j1", "--clang-worker=require") == 0, build.errors
     build = Build(tanto, fresh(place / "tree"), f"{COMPILE} -fnonsense")
@@ -378,7 +378,7 @@ def clang_of_another_build_is_a_process(tanto, place):
         build = Build(tanto, fresh(place / "tree"), command)
         assert build.run() == 0 and build.ran_in_process() == [False], (file, build.ended, build.errors)
         file.unlink()
-    # What is remembered of a program ends with it, whatever its times are.
+    # Cached facts about a program become invalid with it, even if its times are equal.
     shutil.copy(CLANG.resolve(), program)
     build = Build(tanto, fresh(place / "tree"), command)
     assert build.run() == 0 and build.ran_in_process() == [True], (build.ended, build.errors)
@@ -390,7 +390,7 @@ def clang_of_another_build_is_a_process(tanto, place):
 
 
 def change_build_id(file):
-    """Another build-id, and nothing else."""
+    """Changes the build-id and nothing else."""
     notes = subprocess.run(["readelf", "-n", file], capture_output=True, text=True, check=True).stdout
     build = bytes.fromhex(notes.partition("Build ID:")[2].split()[0])
     with file.open("r+b") as opened:
@@ -401,7 +401,7 @@ def change_build_id(file):
 
 
 def restamped(known, file):
-    """With what this file's numbers are now, as if it had not changed."""
+    """Cache content with the current stamp of this file, as if it had not changed."""
     it = file.stat()
     numbers = f"file {it.st_dev} {it.st_ino} {it.st_size} {it.st_mtime_ns} {it.st_ctime_ns} {file}\n".encode()
     lines = known.splitlines(keepends=True)
@@ -430,7 +430,7 @@ def wrapper_is_no_clang(tanto, place):
     wrapper = place / "clang"
     wrapper.write_text(f'#!/bin/sh\nexec {CLANG} -DWRAPPED "$@"\n')
     wrapper.chmod(0o755)
-    # The same wrapper as a program: it says the right version, but not that it is installed where it is.
+    # The same wrapper as a program: it prints the right version, but another installation directory.
     source = place / "wrapper.c"
     source.write_text(
         f'#include <unistd.h>\nint main(int n, char **w) {{ (void)n; w[0] = "{CLANG}"; return execv(w[0], w); }}\n'
@@ -454,7 +454,7 @@ def memory_of_the_worker_may_be_lost(tanto, place):
         known.write_bytes(text)
         (place / "o0").unlink()
         assert build.run() == 0, build.errors
-    # It was read: it said "other" once, and "ours" at the end.
+    # The cache was read: it contained "other" once, and "ours" at the end.
     assert build.ran_in_process() == [True]
     os.chmod(place / ".tanto", 0o500)
     (place / "o0").unlink()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a compile from a checkpoint may depend on: each option that it may have, and what is never kept.
+"""Options of compiles from checkpoints: each supported one, and cases that are never kept.
 
     tests/clang/kept.py WORKER
 
-Speaks to a keeper of checkpoints as Tanto does. Each case is a file that is kept, edited behind its includes, and compiled
-both from its checkpoint and by clang itself. Prints "ok NAME" or "not ok NAME"."""
+Acts as a client of a checkpoint daemon, like Tanto. In each case, a file is kept, edited after its includes, and
+compiled from its checkpoint and by clang. Prints "ok NAME" or "not ok NAME"."""
 
 import os
 import re
@@ -22,7 +22,7 @@ HEAD = '#include <stddef.h>\n#include "h.h"\n'
 BODY = "int first(int x) { int unused; return two(x); }\n"
 EDITED = "int second(int x) { double y = x; for (int i = 0; i < x; i++) y *= two(i); return (int)y; }\nint third = __LINE__;\n"
 
-# Flags for C and for C++ that a compile from a checkpoint may have; and what of the environment says more.
+# Supported flags for C and C++, with additional environment variables.
 FLAGS = [
     ("c", "-O0 -g", {}),
     ("c", "-O2 -g -MMD -MP -MF {out}.d -MT target", {}),
@@ -44,7 +44,7 @@ OF_ITS_TIME = "it or a header uses __DATE__, __TIME__ or __TIMESTAMP__"
 OF_EMBEDDING = "it or a header uses #embed or __has_embed"
 NOWHERE = "it has no include before its own code"
 NO_OPTION = " is not supported with checkpoints"
-# What is never kept: the name, why, the flags, and what stands before and behind the includes.
+# Never kept: name, reason, flags, and the text before and after the includes.
 REFUSED = [
     ("the date in a header", OF_ITS_TIME, "", '#include "date.h"\n', ""),
     ("a warning in a header", "its includes print warnings", "-Wall", '#include "warns.h"\n', ""),
@@ -114,7 +114,7 @@ class Place:
 
 
 def options_in_the_lists():
-    """What checkpoint.cc allows: whole words, and beginnings of words."""
+    """Options that checkpoint.cc allows: whole words, and prefixes."""
     text = SOURCE.read_text()
     words = [re.search(rf"{name}.*?= {{(.*?)}};", text, re.S)[1] for name in (r"> alone", r"> with_one", r"beginnings\[\]")]
     return [set(re.findall(r'"([^"]+)"', part)) for part in words]
@@ -163,7 +163,7 @@ def check_refused(place, say):
 
 
 def check_memory(worker, place, say):
-    """One for which there is no memory: of a machine that has almost none."""
+    """A checkpoint without enough memory, simulated with a /proc of a small machine."""
     proc, house = place.place / "proc", place.place / "small"
     proc.mkdir()
     house.mkdir()
@@ -176,23 +176,23 @@ def check_memory(worker, place, say):
 
 
 def check_later_ones(place, say):
-    """What is sound as far as to the end of the includes, but not behind it."""
+    """Files that are valid up to the end of the includes, but not after it."""
     command = "clang-19 -c later.c -o later.o"
     behind = ("const char *when = __TIME__;\n", "const char *when = __TIMESTAMP__;\n", "const char *when = __DATE__;\n", '#define H2\n#include "later.c"\n')
     for text in behind:
         (place.place / "later.c").write_text(HEAD)
         place.keeper.keep([(shlex.split(command), place.environment)])
-        # Some of it is code that is read twice: once without a word.
+        # Some code is parsed twice, once silently.
         (place.place / "later.c").write_text(HEAD + (f"#ifndef H2\n{text}#endif\n" if "H2" in text else text))
         say(f"not used: {text.splitlines()[-1]}", place.from_checkpoint(command, {}) is None)
-    # That is known at once: what comes behind, which has no end here, is not read any more.
+    # Known at once: the rest, which is endless here, is not read.
     os.mkfifo(place.place / "pipe.h")
     (place.place / "later.c").write_text(f'{HEAD}const char *when = __DATE__;\n#include "pipe.h"\n')
     say("not used, and given up at once", place.from_checkpoint(command, {}) is None)
 
 
 def check_changing_ones(place, say):
-    """A header that is written anew while the keeper makes its checkpoint: whatever was kept is not used with another text."""
+    """A header is rewritten while the daemon makes its checkpoint: the checkpoint is never used with another text."""
     command = "clang-19 -c young.c -o young.o"
     main, header = place.place / "young.c", place.place / "young.h"
     main.write_text('#include "young.h"\nint x;\n')
@@ -216,7 +216,7 @@ def check_changing_ones(place, say):
 
 
 def check_places(place, say):
-    """Where files pause that have conditions between their includes."""
+    """The pause in files with conditions between their includes."""
     texts = {
         "conditions": "#define A 1\n#if A\n#include <stddef.h>\n#endif\n#ifdef _WIN32\n#include <windows.h>\n#endif\n",
         "pragmas": '#pragma pack(push)\n#include "h.h"\n#pragma pack(pop)\n#ifdef NEVER\n#include "nowhere.h"\n#endif\n',

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Commands of clang in the compile worker and as processes of their own: what they make, print and return is the same.
+"""Clang commands in the compile worker and as processes: equal files, output and exit codes.
 
     tests/clang/same.py TANTO [NAME...]
 
-Each command is built by Tanto twice, in a directory of the same name: once with the worker, once without. Every file that
-is there then is compared byte for byte, and so are the command's output, its exit code, and the names of temporary files
-that it leaves. The events say whether the worker ran the command,
-which each case expects. Prints "ok NAME" or "not ok NAME"."""
+Tanto builds each command twice in a directory of the same name: with the worker and without. All files are compared
+byte for byte, and so are the output, the exit code and the names of leftover temporary files. The events show whether
+the worker ran the command, which each case expects. Prints "ok NAME" or "not ok NAME"."""
 
 import json
 import os
@@ -45,7 +44,7 @@ FILES = {
 }
 PROGRAMS = ["fails", "dies"]
 
-# The name; the command; whether the worker runs it; what the environment has besides.
+# Name, command, whether the worker runs it, and additional environment variables.
 CASES = [
     ("object", "-c a.c -o a.o", True, {}),
     ("object without a name", "-c a.c", True, {}),
@@ -148,7 +147,7 @@ CASES = [
     ("quotes", "-DX='\"a b\"' -c b.c -o 'with blank.o'", True, {}),
 ]
 
-# What changes from run to run with any clang: addresses, times.
+# Text that differs in each run of any clang: addresses, times.
 UNEQUAL = {
     "a fatal error",
     "a fatal error in the second",
@@ -161,7 +160,7 @@ UNEQUAL = {
 
 
 def without_chance(text):
-    """Without the random part of the names of temporary files."""
+    """Removes the random part of names of temporary files."""
     return re.sub(r"-[0-9a-f]{6,8}(?=\.\w)", "-RANDOM", text)
 
 
@@ -170,7 +169,7 @@ class World:
         self.tanto, self.place = tanto, place
 
     def build(self, command, worker, more=None):
-        """Runs it in a fresh tree; gives what is printed, the code, the files, and whether the worker ran it."""
+        """Runs the command in a fresh tree; returns output, exit code, files, and whether the worker ran it."""
         shutil.rmtree(self.place, ignore_errors=True)
         temporary = Path(f"{self.place}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)
@@ -179,7 +178,7 @@ class World:
             file = self.place / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-            # A precompiled header tells the times of the files that are in it.
+            # A precompiled header contains the times of its files.
             os.utime(file, (1, 1))
             file.chmod(0o755 if name in PROGRAMS else 0o644)
         line = command.replace("$", "$$")

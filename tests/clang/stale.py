@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checkpoints whose headers change without a sign: the same name, device, inode, size and times, and other bytes. And file
-systems that are unmounted while there are checkpoints of their files.
+"""Checkpoints whose headers change without a trace: equal name, device, inode, size and times, but other bytes. And
+file systems that are unmounted while there are checkpoints of their files.
 
     tests/clang/stale.py WORKER
 
-Speaks to a keeper of checkpoints as Tanto does, in a mount namespace of its own. Each case makes a checkpoint, changes what
-it has read, edits the main file, and compares the result with that of clang itself. Images of squashfs and ext4 need root
-and loop devices; where they cannot be mounted, a line says so. Prints "ok NAME", "not ok NAME" or "skipped NAME: why"."""
+Acts as a client of a checkpoint daemon in its own mount namespace. Each case makes a checkpoint, changes one of its
+inputs, edits the main file, and compares the result with clang's. Images of squashfs and ext4 need root and loop
+devices; without them, a message is printed. Prints "ok NAME", "not ok NAME" or "skipped NAME: why"."""
 
 import mmap
 import os
@@ -24,7 +24,7 @@ from ends import is_gone
 ALONE = "TANTO_TEST_IN_NAMESPACE"
 COMMAND = "clang-19 -g -MD -MF main.d -I first -I sdk -c main.c -o main.o"
 HEAD = '#include <stddef.h>\n#include "v.h"\n'
-# So large that a compiler would map it.
+# Large enough that a compiler maps it.
 LARGE = 64 << 10
 
 
@@ -33,7 +33,7 @@ def header(digit):
 
 
 class Place:
-    """A directory with a main file, the headers of an SDK, and a keeper."""
+    """A directory with a main file, the headers of an SDK, and a daemon."""
 
     def __init__(self, worker, directory):
         self.place = Path(directory).resolve()
@@ -51,7 +51,7 @@ class Place:
         return self.keeper.keep([(shlex.split(COMMAND), self.environment)])
 
     def use(self):
-        """What the keeper says, and the files it makes."""
+        """The daemon's reply, and the resulting files."""
         said = self.keeper.run(shlex.split(COMMAND), self.environment)
         return said, self.made()
 
@@ -68,18 +68,18 @@ class Place:
         return (done.returncode, done.stdout + done.stderr), self.made()
 
     def is_used(self):
-        """A compile goes on from the checkpoint, and makes what clang makes."""
+        """A compile continues from the checkpoint, with clang's result."""
         self.edit("int second(void) { return value() + __LINE__; }")
         return self.use() == self.clang()
 
     def is_refused(self):
-        """A compile does not go on from it."""
+        """A compile does not continue from it."""
         self.edit("int third(void) { return value() - __LINE__; }")
         return self.use() == (None, {})
 
 
 def store_through_a_mapping(place, say):
-    """On tmpfs only the first store through a shared mapping changes the file's times, if any does."""
+    """On tmpfs, at most the first store through a shared mapping changes the file's times."""
     file = place.sdk / "v.h"
     file.write_text(header(1))
     with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 0) as mapped:
@@ -100,7 +100,7 @@ def stamp(it):
 
 
 def main_file_becomes_a_header(place, say):
-    """A link to a header that was read, which begins as the main file does."""
+    """The main file is replaced by a link to a header with the same beginning."""
     (place.sdk / "v.h").write_text(header(1).replace("#endif", '#include "twin.h"\n#endif'))
     twin = place.sdk / "twin.h"
     twin.write_text(f"{HEAD}static int twin;\n")
@@ -124,7 +124,7 @@ def squashfs(tree, image):
 
 
 def swap_images(place, say):
-    """Two images of an SDK, mounted one after the other at the same place."""
+    """Two images of an SDK, mounted one after the other at the same path."""
     images, tree = [], place.place / "tree"
     for digit in (1, 2):
         tree.mkdir()
@@ -136,7 +136,7 @@ def swap_images(place, say):
         mount(images[0], place.sdk)
     except (OSError, subprocess.CalledProcessError) as error:
         return print(f"skipped swapped images: no image can be mounted: {getattr(error, 'stderr', error)!r}", flush=True)
-    # Another process may take the loop device in between.
+    # Another process may take the loop device meanwhile.
     for _ in range(5):
         before = (place.sdk / "v.h").stat()
         say("a checkpoint is made with headers of an image", place.keep() == 1)
@@ -153,7 +153,7 @@ def swap_images(place, say):
 
 
 def mounted_sdk_can_be_removed(place, say):
-    """Headers on a file system of their own: one that is read, a large one, one that is only looked for, and a directory."""
+    """Headers on a separate file system: one that is read, a large one, one that is only looked up, and a directory."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place.sdk], check=True)
     (place.sdk / "v.h").write_text(header(1).replace("#endif", '#include "large.h"\n#if __has_include("seen.h")\n#endif\n#endif'))
     (place.sdk / "large.h").write_text("// " + "x" * LARGE + "\n")
@@ -165,7 +165,7 @@ def mounted_sdk_can_be_removed(place, say):
 
 
 def build_directory_can_be_unmounted(place, say):
-    """Sources, objects and the keeper's own directory on one file system. Without it, the keeper ends."""
+    """Sources, objects and the daemon's directory on one file system. The daemon exits when it is unmounted."""
     (place.sdk / "v.h").write_text(header(1))
     say("a checkpoint is made in a mounted directory", place.keep() == 1)
     say("and used there", place.is_used())
@@ -179,7 +179,7 @@ def build_directory_can_be_unmounted(place, say):
 
 
 def is_unmounted(place):
-    """At once, but for the moment in which a process reads a file there."""
+    """Retries while a process still reads a file there."""
     for _ in range(3):
         if subprocess.run(["umount", place], capture_output=True).returncode == 0:
             return True
@@ -188,11 +188,11 @@ def is_unmounted(place):
 
 
 def wished_directory_is_not_held(place, say):
-    """A wish that waits, as builds go on, keeps nothing busy either."""
+    """A pending request does not keep a file system busy."""
     (place.sdk / "v.h").write_text(header(1))
     connection, *_ = place.keeper.connect()
     place.keeper.ask(connection, edits.KEEP, shlex.split(COMMAND), place.environment, place.keeper.nothing)
-    # While somebody is connected nothing is made; the second question shows that the first was heard.
+    # No checkpoints are made while a client is connected; the second query shows that the first was processed.
     other, _, wanted = place.keeper.connect()
     say("a wish waits while a build is connected", wanted == 1)
     os.close(place.keeper.directory)

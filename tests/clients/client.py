@@ -1,7 +1,7 @@
-"""What the tests of real clients share: a tree that a client builds with one ninja, and what that ninja ran.
+"""Common code of the tests with real clients: a tree that a client builds with one ninja, and the steps of that ninja.
 
-A client is a function that takes a Tree and does with it what a user would. It is called twice in the same place,
-with Tanto and with the referee, and what they did is compared."""
+A client is a function that uses a Tree like a user. It runs twice in the same directory, with Tanto and with the
+reference ninja, and the results are compared."""
 
 import os
 import re
@@ -17,7 +17,7 @@ SECONDS = 120
 
 @dataclass
 class Outcome:
-    """One command of the client: what it was for, the steps that ninja announced, and how it ended."""
+    """One command of the client: its purpose, the steps that ninja printed, and its exit code."""
 
     what: str
     steps: list
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclass
 class Tree:
-    """The client's directory, with `ninja` as the ninja that it is told to use."""
+    """The client's directory; `ninja` is the ninja that it uses."""
 
     name: str
     root: Path
@@ -35,21 +35,20 @@ class Tree:
     complaints: list = field(default_factory=list)
 
     def write(self, path, text):
-        """Writes a source file; the text may be indented as the code around it."""
+        """Writes a source file; the text may be indented like the surrounding code."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(textwrap.dedent(text).lstrip("\n"))
 
     def touch(self, path):
-        """Gives a file the time of now."""
+        """Sets a file's mtime to now."""
         assert (self.root / path).exists(), path
         os.utime(self.root / path)
 
     def run(self, what, *command, status=0, rebuilt=None, says=None):
-        """Runs the client. `rebuilt`: a word for each step that must be run, and no other may. `says`: must be in
-        its output."""
+        """Runs the client. `rebuilt`: one word for each expected step. `says`: expected output."""
         env = {**os.environ, "NINJA_STATUS": "STEP %f/%t ", "NINJA": str(self.ninja), "LC_ALL": "C"}
-        # The referee goes on from logs that Tanto has begun, and an older ninja may be in PATH.
+        # The reference ninja continues Tanto's logs, and an older ninja may be in PATH.
         env |= {"XDG_CACHE_HOME": f"{self.root}.cache", "TANTO_LOG_VERSION": "7"}
         for name in ("MAKEFLAGS", "TANTO_FLAGS", "CMAKE_GENERATOR", "CMAKE_BUILD_PARALLEL_LEVEL"):
             env.pop(name, None)
@@ -72,16 +71,16 @@ class Tree:
         return ended.stdout
 
     def complain(self, what, why, output=""):
-        """Notes a failure."""
+        """Records a failure."""
         self.complaints.append(f"{what}: {why}\n{textwrap.indent(output[-3000:], '      ')}")
 
     def files(self):
-        """The names of all files that are there now."""
+        """Names of all current files."""
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
 
 
 def matches(steps, words):
-    """Each word is in a step of its own, and no step is left."""
+    """Each word matches exactly one step."""
     left = list(steps)
     for word in words:
         found = next((step for step in left if word in step), None)

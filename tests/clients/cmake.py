@@ -1,4 +1,4 @@
-"""CMake's generators as clients: C++, Fortran modules, Ninja Multi-Config, a build inside of a build."""
+"""CMake's generators as clients: C++, Fortran modules, Ninja Multi-Config, nested builds."""
 
 NO_WORK = "ninja: no work to do."
 
@@ -85,7 +85,7 @@ def write_module(tree, value):
 
 
 def fortran(tree):
-    """Fortran: modules are found by dyndep in the middle of the build."""
+    """Fortran: dyndep finds modules during the build."""
     tree.write(
         "CMakeLists.txt",
         """
@@ -125,7 +125,7 @@ def fortran(tree):
 
 
 def multi_config(tree):
-    """Ninja Multi-Config: one manifest for each configuration, all include a common one."""
+    """Ninja Multi-Config: one manifest per configuration, all with a common include."""
     tree.write(
         "CMakeLists.txt",
         """
@@ -159,7 +159,7 @@ def multi_config(tree):
 
 
 def nested(tree):
-    """A custom target that calls `cmake --build .` on the tree that is being built."""
+    """A custom target that runs `cmake --build .` on the same tree."""
     tree.write(
         "CMakeLists.txt",
         """

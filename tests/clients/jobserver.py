@@ -1,10 +1,11 @@
 """Builds that share Tanto's job slots: make, ninja, cargo, GCC's LTO and Tanto itself as clients of its jobserver.
 
-Every command at the end of a chain of builds is a *leaf*: it notes its start and its end in one file, and between them
-waits until it is let go. So the test sees how many run, and decides how long; nothing depends on how fast the machine
-is. For each client: as many leaves run as there are slots, never more, and at the end all tokens are back.
+A *leaf* is a command without further builds: it records its start and end in one file, and waits in between until it is
+released. So the test counts running leaves and is independent of machine speed. For each client: as many leaves run as
+there are slots, never more, and all tokens are back at the end.
 
-    python3 tests/clients/jobserver.py TANTO [NAME...]"""
+    python3 tests/clients/jobserver.py TANTO [NAME...]
+"""
 
 import os
 import re
@@ -25,7 +26,7 @@ mkfifo "{place}/hold.$$" && echo "+ $$ $PPID" >>"{place}/log" && read word <"{pl
 echo "- $$" >>"{place}/log"
 """
 
-# How many tokens lie in the pool that MAKEFLAGS names, while this runs.
+# Prints the number of tokens in the pool of MAKEFLAGS while it runs.
 COUNT = """import fcntl, os, re, struct, sys, termios
 reader, fifo = re.search(r"--jobserver-auth=(?:(\\d+),\\d+|fifo:(\\S+))", os.environ["MAKEFLAGS"]).groups()
 fd = int(reader) if reader else os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
@@ -59,7 +60,7 @@ build tokens: run | nested
 MAKEFILE = "all: a b c d\na b c d: ; @./leaf\n"
 NINJA = "rule leaf\n  command = ./leaf\n" + "".join(f"build {name}: leaf\n" for name in "abcd")
 
-# The link's parts are compiled by the program that it was called as.
+# The partitions of the link are compiled by the calling program.
 WRAPPER = """#!/bin/bash
 case "$*" in *-fltrans*) ./leaf ;; esac
 libgcc=$(gcc -print-libgcc-file-name)
@@ -69,11 +70,11 @@ exec -a "$0" gcc "$@"
 
 
 class Failed(Exception):
-    """What went wrong."""
+    """A failed check."""
 
 
 class Build:
-    """A run of Tanto whose leaves are held. How busy the machine is does not count: `--memory=off`."""
+    """A run of Tanto whose leaves are held. `--memory=off`: the machine's load does not count."""
 
     def __init__(self, tanto, name, manifest, how):
         self.place = PLACE / name
@@ -107,17 +108,17 @@ class Build:
         return (self.place / "output").read_text(errors="replace")
 
     def held(self):
-        """The leaves that have started and were not let go, in the order of their start."""
+        """Leaves that have started and were not released, in order of their start."""
         started = re.findall(r"^\+ (\d+) \d+$", (self.place / "log").read_text(), re.M)
         return [leaf for leaf in started if leaf not in self.let_go]
 
     def own(self):
-        """Those of the held ones that Tanto itself has started."""
+        """The held leaves that Tanto itself started."""
         started = re.findall(r"^\+ (\d+) (\d+)$", (self.place / "log").read_text(), re.M)
         return [leaf for leaf, parent in started if int(parent) == self.process.pid and leaf not in self.let_go]
 
     def hold(self, count):
-        """Waits until so many leaves are held; no more are, then or a moment later."""
+        """Waits until this many leaves are held, and checks that no more start."""
         until = time.monotonic() + SECONDS
         while len(self.held()) < count:
             if self.process.poll() is not None:
@@ -130,19 +131,19 @@ class Build:
             raise Failed(f"{len(self.held())} run, and only {count} may")
 
     def release(self, leaf=None):
-        """Lets this leaf go, or the one that has been held for longest."""
+        """Releases this leaf, or the one held longest."""
         leaf = leaf or self.held()[0]
         (self.place / f"hold.{leaf}").write_text("go\n")
         self.let_go.add(leaf)
 
     def release_all(self, leaves, limit):
-        """Lets them go one after the other, and sees that at any time as many run as may."""
+        """Releases all leaves one by one, and checks that the number of running ones stays at the maximum."""
         for left in range(leaves, 0, -1):
             self.hold(min(left, limit))
             self.release()
 
     def until_output(self, text):
-        """Waits until Tanto has said that a command ended: its token is back by then."""
+        """Waits until Tanto has printed the end of a command: its token is back then."""
         until = time.monotonic() + SECONDS
         while text not in self.output():
             if time.monotonic() > until:
@@ -154,7 +155,7 @@ class Build:
             raise Failed(f"it ended with {self.process.returncode}")
 
     def most(self):
-        """How many ran at a time."""
+        """Maximum number of simultaneous leaves."""
         depth = most = 0
         for line in (self.place / "log").read_text().splitlines():
             depth += 1 if line[0] == "+" else -1
@@ -171,17 +172,17 @@ def expect(what, value, expected):
 
 
 def shares(build):
-    """Two leaves of Tanto's own and four of the client's, beside one that keeps a slot to the end."""
+    """Two leaves of Tanto and four of the client, beside one that keeps a slot to the end."""
     build.start()
     build.release_all(leaves=6, limit=SLOTS - 1)
     account(build)
 
 
 def shares_seldom(build):
-    """The same with a client that looks for tokens only when one of its own commands has ended, as ninja does."""
+    """The same with a client that, like ninja, asks for tokens only after one of its commands has ended."""
     build.start()
     build.hold(SLOTS - 1)
-    # Both of Tanto's own; the client, which was started with them, may have been quicker.
+    # Both of Tanto's leaves; the client may have been faster.
     own = build.own()
     expect("leaves of Tanto's own", len(own), 2)
     for leaf in own:
@@ -193,10 +194,10 @@ def shares_seldom(build):
 
 
 def account(build):
-    """After the last leaf."""
+    """Checks after the last leaf."""
     build.end()
     expect("leaves at a time", build.most(), SLOTS - 1)
-    # The command that counts has one, and the guard the one that is no token.
+    # The counting command has one, and the guard has the implicit slot.
     expect("tokens in the end", build.tokens(), SLOTS - 2)
     if re.search("warning(?!: Jobserver 'pipe' mode)|jobserver un", build.output()):
         raise Failed("it warns")
@@ -205,7 +206,7 @@ def account(build):
 
 
 def refills(build):
-    """A client that is killed with tokens in hand."""
+    """A client is killed while it holds tokens."""
     build.start()
     build.hold(SLOTS)
     os.kill(int((build.place / "pid").read_text()), signal.SIGKILL)
@@ -221,14 +222,14 @@ def simple(command, check=shares):
 
 
 def lto(build):
-    """The link of four files, each a part of its own."""
+    """A link of four files, each its own partition."""
     build.write("wrapper", WRAPPER).chmod(0o755)
     calls = "".join(f"int f{part}(void);\n" for part in range(4))
     build.write("f.c", "int F(void) { static volatile int x; return x; }\n")
     build.write("main.c", calls + "int main(void) { return " + " + ".join(f"f{part}()" for part in range(4)) + "; }\n")
     parts = [f"gcc -O1 -flto -c f.c -DF=f{part} -o f{part}.o" for part in range(4)]
     objects = " ".join(f"f{part}.o" for part in range(4))
-    # Its partitions are the four files; what is in main.c goes by the usual way.
+    # The partitions are the four files; main.c is compiled as usual.
     link = f"./wrapper -O1 -fno-lto -c main.c && ./wrapper -O1 -flto=jobserver -flto-partition=1to1 main.o {objects} -o app"
     return " && ".join(parts + [link]), shares
 
@@ -247,7 +248,7 @@ def killed(command):
 
 
 def tests(tanto):
-    """Each test's name, what it needs, how slots are shared, and the client."""
+    """Name, requirement, kind of sharing, and client of each test."""
     make, new_make = shutil.which("make") or "make", ROOT / ".venv/bin/make"
     ninja = os.environ.get("TANTO_REFEREE") or ROOT / ".venv/bin/ninja"
     yield "make", make, "auto", simple(make)
@@ -265,7 +266,7 @@ def tests(tanto):
 
 
 def play(tanto, name, how, client):
-    """Runs a test; what it complains of, if anything."""
+    """Runs a test; returns the failure, if any."""
     build = Build(tanto, name, "", how)
     nested, check = client(build)
     build.write("build.ninja", (KILLED if check is refills else MANIFEST).format(nested=nested))
@@ -274,7 +275,7 @@ def play(tanto, name, how, client):
     except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as why:
         return f"{why}\n{build.output() if hasattr(build, 'process') else ''}"
     finally:
-        # Whoever reads them then ends.
+        # Their readers then exit.
         if build.process.poll() is None:
             build.process.kill()
             for leaf in build.held():

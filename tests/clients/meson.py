@@ -1,4 +1,4 @@
-"""Meson as a client, in a directory whose path has a space and a quote."""
+"""Meson as a client, in a directory with a space and a quote in its path."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def write_project(tree):
 
 
 def project(tree):
-    """Meson: configured, built, touched, rebuilt, cleaned, tested."""
+    """Meson: configure, build, touch, rebuild, clean, test."""
     write_project(tree)
     meson(tree, "configure", "setup", "build")
     meson(tree, "first build", "compile", "-C", "build")

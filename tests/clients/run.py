@@ -1,7 +1,8 @@
-"""Builds real projects with real build systems on a ninja, and again on the referee ($TANTO_REFEREE) in the same
-place: the same steps, the same files, and each goes on from where the other stopped.
+"""Builds real projects with real build systems on a ninja, and again on the reference ninja ($TANTO_REFEREE) in the
+same directory: equal steps and files, and each continues the other's build.
 
-    python3 tests/clients/run.py NINJA [CLIENT...]"""
+    python3 tests/clients/run.py NINJA [CLIENT...]
+"""
 
 import os
 import subprocess
@@ -14,7 +15,7 @@ from client import play
 
 PLACE = Path(__file__).resolve().parent.parent.parent / "target/clients"
 
-# Name, where (the directory that is compared, in which a ninja finds its manifest, is build/ in it), client.
+# Name, directory (build/ in it has the manifest and is compared), client.
 CLIENTS = {
     "cmake-cpp": ("cmake-cpp", cmake.cpp),
     "cmake-fortran": ("cmake-fortran", cmake.fortran),
@@ -25,7 +26,7 @@ CLIENTS = {
 
 
 def report(name, what, complaints):
-    """Prints the result of one check; says whether it is good."""
+    """Prints the result of one check, and returns it."""
     print("not ok" if complaints else "ok", f"{name}: {what}")
     for complaint in complaints:
         print("   ", complaint.rstrip())
@@ -33,7 +34,7 @@ def report(name, what, complaints):
 
 
 def differences(ours, theirs):
-    """What the two did, command by command."""
+    """Differences between the two, command by command."""
     found = []
     for mine, other in zip(ours.outcomes, theirs.outcomes):
         if mine.steps != other.steps:
@@ -46,7 +47,7 @@ def differences(ours, theirs):
 
 
 def goes_on(tree, ninja):
-    """Another ninja on a tree that is up to date finds nothing to do."""
+    """Another ninja has nothing to do in an up-to-date tree."""
     if not (tree.root / "build/build.ninja").exists():
         return ["there is no build.ninja"]
     ended = subprocess.run([ninja, "-C", "build", "-n", "-d", "explain"], cwd=tree.root, capture_output=True, text=True)
@@ -56,7 +57,7 @@ def goes_on(tree, ninja):
 
 
 def compare(name, place, client, ninja, referee):
-    """Plays a client on both; says whether all is well."""
+    """Runs a client on both; returns whether they agree."""
     root = PLACE / place
     ours = play(client, name, root, ninja)
     good = report(name, f"{len(ours.outcomes)} commands do what they must", ours.complaints)
