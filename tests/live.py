@@ -179,7 +179,7 @@ def expect(holds, what, terminal):
         raise Failed(f"{what}; there is:\n{terminal.shown()}")
 
 
-def well(terminal):
+def succeeds(terminal):
     """A build from start to end, with a console command."""
     terminal.type("tanto build -j8")
     terminal.until_shown("0/5", "CC a.o", "目録/b.o", "SAY said")
@@ -254,7 +254,7 @@ def killed(terminal):
         expect(terminal.has_cursor() and not bars(terminal.shown()), f"the region or no cursor after SIG{name}", terminal)
 
 
-def halted(terminal):
+def suspended(terminal):
     """Ctrl-Z removes the region, and fg restores it."""
     terminal.type("tanto build -j8")
     terminal.until_shown("0/5", "SAY said")
@@ -344,7 +344,7 @@ def main():
     tanto = os.path.abspath(sys.argv[1])
     bad = 0
     for size in ((60, 24), (200, 50)):
-        for test in (well, fails, resized, interrupted, killed, halted, follows, watches, plain, packages):
+        for test in (succeeds, fails, resized, interrupted, killed, suspended, follows, watches, plain, packages):
             terminal = Terminal(tanto, *size)
             name = f"{test.__name__} at {size[0]} columns"
             try:

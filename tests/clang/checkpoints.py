@@ -93,7 +93,7 @@ class Tree:
         assert done.returncode == 0, done.stderr
         return done.stdout.decode()
 
-    def keeper(self):
+    def daemon(self):
         return number_in(self.place / ".tanto/checkpoints/pid")
 
     def wait_for_checkpoints(self, count):
@@ -103,7 +103,7 @@ class Tree:
             if told.startswith(f"{count} checkpoints") and "yet to be made" not in told:
                 return told
             time.sleep(0.1)
-        raise AssertionError(f"they were never made: {told}")
+        raise AssertionError(f"timed out: {told}")
 
     def objects(self):
         return {path.name: path.read_bytes() for path in self.place.glob("*.o")}
@@ -117,7 +117,7 @@ class Tree:
         return own == self.objects()
 
 
-def edited_file_goes_on_from_its_checkpoint(tree):
+def edited_file_continues_from_its_checkpoint(tree):
     assert tree.build() == 0 and tree.ran() == 0, tree.errors
     told = tree.wait_for_checkpoints(2)
     assert "a.c" in told and "b.c" in told, told
@@ -128,7 +128,7 @@ def edited_file_goes_on_from_its_checkpoint(tree):
     assert tree.is_as_without()
 
 
-def failed_compile_is_kept_too(tree):
+def failed_compile_has_a_checkpoint(tree):
     tree.edit("a", "int a(int x) { return wrong; }")
     assert tree.build("-k0") == 1
     tree.wait_for_checkpoints(2)
@@ -140,7 +140,7 @@ def failed_compile_is_kept_too(tree):
     assert tree.is_as_without()
 
 
-def edited_header_is_not_missed(tree):
+def edited_header_invalidates_checkpoints(tree):
     assert tree.build() == 0
     tree.wait_for_checkpoints(2)
     (tree.place / "h.h").write_text("static inline int two(int x) { return x * 3; }\n")
@@ -200,11 +200,11 @@ def start_one_that_reads_a_pipe(tree):
     return process, wait_for(lambda: open_pipe(tree.place / "pipe.h"))
 
 
-def keeper_is_killed_in_the_middle_of_a_compile(tree):
+def daemon_is_killed_during_a_compile(tree):
     process, held = start_one_that_reads_a_pipe(tree)
-    keeper = tree.keeper()
-    os.kill(keeper, signal.SIGKILL)
-    wait_for(lambda: is_gone(keeper))
+    daemon = tree.daemon()
+    os.kill(daemon, signal.SIGKILL)
+    wait_for(lambda: is_gone(daemon))
     # Its readers are gone, too.
     wait_for(lambda: is_broken(held))
     os.close(held)
@@ -212,7 +212,7 @@ def keeper_is_killed_in_the_middle_of_a_compile(tree):
         pipe.write("#define VALUE 5\n")
     assert tree.end(process) == 0 and tree.ran() == 0 and not tree.ended[0].get("in_process"), (tree.ended, tree.errors)
     # Another daemon has replaced it.
-    assert wait_for(lambda: tree.keeper() not in (None, keeper))
+    assert wait_for(lambda: tree.daemon() not in (None, daemon))
 
 
 def open_pipe(pipe):
@@ -238,10 +238,10 @@ def build_is_interrupted(tree):
     tree.end(process)
     wait_for(lambda: is_broken(held))
     os.close(held)
-    assert not is_gone(tree.keeper())
+    assert not is_gone(tree.daemon())
 
 
-def nobody_is_started_without_a_terminal_or_in_ci(tree):
+def no_daemon_without_a_terminal_or_in_ci(tree):
     for how in ({"terminal": False}, {"CI": "true"}):
         assert tree.build(**how) == 0, tree.errors
         assert not (tree.place / ".tanto/checkpoints").exists()
@@ -249,7 +249,7 @@ def nobody_is_started_without_a_terminal_or_in_ci(tree):
     assert tree.build("--checkpoints=off") == 0 and not (tree.place / ".tanto/checkpoints").exists()
     (tree.place / "a.o").unlink()
     assert tree.build() == 0
-    assert wait_for(tree.keeper)
+    assert wait_for(tree.daemon)
 
 
 def open_files(process):
@@ -261,51 +261,51 @@ def open_files(process):
     return links
 
 
-def pipe_of_a_build_ends(tree):
+def daemon_closes_pipes_of_the_build(tree):
     process = tree.start(line=["sh", "-c", f"'{tree.tanto}' build | cat; echo over"])
     out, _ = process.communicate(timeout=LONG)
     os.close(tree.terminal)
     assert out.endswith(b"over\n"), out
-    keeper = wait_for(tree.keeper)
-    links = open_files(keeper)
-    assert not is_gone(keeper) and not any("pipe:" in link or "/dev/pts" in link for link in links), links
-    assert Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].split()[4] == "0", "it has no terminal"
+    daemon = wait_for(tree.daemon)
+    links = open_files(daemon)
+    assert not is_gone(daemon) and not any("pipe:" in link or "/dev/pts" in link for link in links), links
+    assert Path(f"/proc/{daemon}/stat").read_text().rpartition(") ")[2].split()[4] == "0", "it has no terminal"
 
 
 def directory_is_removed(tree):
     assert tree.build() == 0
-    keeper = wait_for(tree.keeper)
+    daemon = wait_for(tree.daemon)
     tree.wait_for_checkpoints(2)
     shutil.rmtree(tree.place / ".tanto")
-    wait_for(lambda: is_gone(keeper))
+    wait_for(lambda: is_gone(daemon))
 
 
 def whole_directory_is_removed_at_once(tree):
     assert tree.build() == 0
-    keeper = wait_for(tree.keeper)
+    daemon = wait_for(tree.daemon)
     subprocess.run(["rm", "-rf", tree.place], check=True)
-    wait_for(lambda: is_gone(keeper))
+    wait_for(lambda: is_gone(daemon))
     tree.place.mkdir()
 
 
-def it_is_stopped(tree):
+def clang_stop_stops_the_daemon(tree):
     assert tree.clang("status") == tree.clang("stop") == "no checkpoints are kept here\n"
     assert tree.build() == 0
-    keeper = wait_for(tree.keeper)
-    assert f"in process {keeper}" in tree.wait_for_checkpoints(2)
+    daemon = wait_for(tree.daemon)
+    assert f"in process {daemon}" in tree.wait_for_checkpoints(2)
     assert tree.clang("stop") == ""
-    wait_for(lambda: is_gone(keeper))
+    wait_for(lambda: is_gone(daemon))
     assert tree.clang("status") == "no checkpoints are kept here\n"
     assert {path.name for path in (tree.place / ".tanto/checkpoints").iterdir()} == set()
     # A daemon that was just started exits as soon as it listens.
     tree.edit("a", "int a;")
     assert tree.build() == 0
-    keeper = tree.keeper()
+    daemon = tree.daemon()
     assert tree.clang("stop") == ""
-    wait_for(lambda: is_gone(keeper))
+    wait_for(lambda: is_gone(daemon))
 
 
-def so_many_are_kept_and_no_more(tree):
+def number_of_checkpoints_is_limited(tree):
     manifest = RULE
     for name in "abcd":
         tree.edit(name, f"int {name}(int x) {{ return two(x); }}")
@@ -320,7 +320,7 @@ def so_many_are_kept_and_no_more(tree):
     tree.wait_for_checkpoints(2)
 
 
-def files_that_have_none_are_told_and_why(tree):
+def files_without_checkpoint_are_listed(tree):
     (tree.place / "when.h").write_text("static const char *when = __DATE__;\n")
     (tree.place / "a.c").write_text(f'#include "when.h"\n{HEAD}int a;\n')
     (tree.place / "b.c").write_text("int b;\n")
@@ -353,7 +353,7 @@ def as_many_are_told_as_somebody_reads(tree):
     assert told.count(": it has no include before its own code\n") == 32, told
 
 
-def it_is_no_leftover(tree):
+def daemon_is_no_leftover(tree):
     """A nested build at a terminal: the daemon that it starts is to stay."""
     inner = tree.place / "inner"
     inner.mkdir()
@@ -363,25 +363,25 @@ def it_is_no_leftover(tree):
     tree.manifest(f"rule inner\n  command = {tree.tanto} build -C inner && touch $out\n  pool = console\nbuild o: inner\n")
     assert tree.build("--leftovers=kill") == 0, tree.errors
     assert b"left" not in tree.errors, tree.errors
-    keeper = wait_for(lambda: number_in(inner / ".tanto/checkpoints/pid"))
-    assert not is_gone(keeper)
+    daemon = wait_for(lambda: number_in(inner / ".tanto/checkpoints/pid"))
+    assert not is_gone(daemon)
     tree.place = inner
     tree.wait_for_checkpoints(1)
 
 
-def stale_socket_is_no_obstacle(tree):
+def stale_address_is_ignored(tree):
     assert tree.build() == 0
-    keeper = wait_for(tree.keeper)
+    daemon = wait_for(tree.daemon)
     tree.wait_for_checkpoints(2)
-    os.kill(keeper, signal.SIGKILL)
-    wait_for(lambda: is_gone(keeper))
+    os.kill(daemon, signal.SIGKILL)
+    wait_for(lambda: is_gone(daemon))
     tree.edit("a", "int a(int x) { return x; }")
     assert tree.build() == 0 and tree.ran() == 0, tree.errors
-    wait_for(lambda: tree.keeper() != keeper)
+    wait_for(lambda: tree.daemon() != daemon)
     tree.wait_for_checkpoints(1)
 
 
-def it_does_not_stay_for_ever(tree):
+def daemon_exits_when_unneeded(tree):
     """The daemon exits without clients, when memory is short, and when its directory becomes accessible to others."""
     for name, seconds, meminfo in (("idle", "1", "MemTotal: 100 kB\nMemAvailable: 90 kB\n"), ("full", "600", "MemTotal: 100 kB\nMemAvailable: 1 kB\n")):
         place = tree.place / name
@@ -390,16 +390,16 @@ def it_does_not_stay_for_ever(tree):
         proc.mkdir()
         (proc / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 90 kB\n")
         subprocess.run([WORKER, "--keep", place, "-1", seconds, proc], check=True)
-        keeper = wait_for(lambda: number_in(place / "pid"))
+        daemon = wait_for(lambda: number_in(place / "pid"))
         (proc / "meminfo").write_text(meminfo)
-        wait_for(lambda: is_gone(keeper))
+        wait_for(lambda: is_gone(daemon))
     place = tree.place / "open"
     place.mkdir()
     place.chmod(0o755)
     assert subprocess.run([WORKER, "--keep", place, "-1", "600"]).returncode == 1 and not (place / "pid").exists()
 
 
-def memory_that_is_kept_counts(tree):
+def memory_of_checkpoints_counts(tree):
     """With as much memory as checkpoints hold, commands still run one after the other."""
     assert tree.build() == 0
     tree.wait_for_checkpoints(2)
@@ -434,25 +434,25 @@ def a_thousand_random_edits_are_verified(tree):
 
 
 TESTS = [
-    edited_file_goes_on_from_its_checkpoint,
-    failed_compile_is_kept_too,
-    edited_header_is_not_missed,
+    edited_file_continues_from_its_checkpoint,
+    failed_compile_has_a_checkpoint,
+    edited_header_invalidates_checkpoints,
     one_more_include_makes_another_checkpoint,
     every_use_is_verified,
-    keeper_is_killed_in_the_middle_of_a_compile,
+    daemon_is_killed_during_a_compile,
     build_is_interrupted,
-    nobody_is_started_without_a_terminal_or_in_ci,
-    pipe_of_a_build_ends,
+    no_daemon_without_a_terminal_or_in_ci,
+    daemon_closes_pipes_of_the_build,
     directory_is_removed,
     whole_directory_is_removed_at_once,
-    it_is_stopped,
-    so_many_are_kept_and_no_more,
-    files_that_have_none_are_told_and_why,
+    clang_stop_stops_the_daemon,
+    number_of_checkpoints_is_limited,
+    files_without_checkpoint_are_listed,
     as_many_are_told_as_somebody_reads,
-    it_is_no_leftover,
-    stale_socket_is_no_obstacle,
-    it_does_not_stay_for_ever,
-    memory_that_is_kept_counts,
+    daemon_is_no_leftover,
+    stale_address_is_ignored,
+    daemon_exits_when_unneeded,
+    memory_of_checkpoints_counts,
     random_edits_are_verified,
     a_thousand_random_edits_are_verified,
 ]
@@ -477,7 +477,7 @@ def main():
                 print("not ok", test.__name__.replace("_", " "), flush=True)
                 traceback.print_exc(file=sys.stdout)
                 good = False
-            if tree.keeper():
+            if tree.daemon():
                 tree.clang("stop")
     sys.exit(0 if good else 1)
 

@@ -205,7 +205,7 @@ def check(place, say):
         (place.place / file).write_text(text(number, between, "int first_of_all;\n"))
         command = f"{program} {flags} -c {file} -o dropped{number}.o"
         cases.append((name, file, command, text(number, between, rest), told))
-    place.keeper.keep([(shlex.split(command), place.environment) for _, _, command, _, _ in cases])
+    place.daemon.keep([(shlex.split(command), place.environment) for _, _, command, _, _ in cases])
     for number, (name, file, command, edited, told) in enumerate(cases):
         (place.place / file).write_text(edited)
         own, its_files = place.from_checkpoint(command, {}), place.made(f"dropped{number}")
@@ -213,7 +213,7 @@ def check(place, say):
         said = done.stdout + done.stderr
         same = own == (done.returncode, said) and its_files == place.made(f"dropped{number}")
         speaks = told.encode() in said if told else not said
-        say(name if same and speaks else f"{name}\n  {own}\n  {said}\n  {place.keeper.without.get(file)}", same and speaks)
+        say(name if same and speaks else f"{name}\n  {own}\n  {said}\n  {place.daemon.without.get(file)}", same and speaks)
 
 
 def main():
@@ -228,7 +228,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         place = kept.Place(sys.argv[1], directory)
         check(place, say)
-        place.keeper.stop()
+        place.daemon.stop()
     sys.exit(0 if good and all(good) else 1)
 
 

@@ -64,9 +64,9 @@ def read_all(reader):
     raise SystemExit("not ok: a compile does not end")
 
 
-class Keeper:
+class Daemon:
     def __init__(self, program, place, *more):
-        self.place = place / "keeper"
+        self.place = place / "daemon"
         self.place.mkdir(mode=0o700)
         self.directory, self.nothing = os.open(place, os.O_RDONLY), os.open("/dev/null", os.O_RDWR)
         self.last = self.used = 0
@@ -120,7 +120,7 @@ class Keeper:
             connection.close()
             if wanted == 0:
                 return files
-        raise SystemExit("not ok: the keeper does not get on")
+        raise SystemExit("not ok: the daemon makes no progress")
 
     def run(self, words, environment):
         """Exit code and output; None: it has to run as a process."""
@@ -133,7 +133,7 @@ class Keeper:
         while True:
             frame = connection.recv(1 << 17)
             if not frame:
-                raise SystemExit("not ok: the keeper is gone")
+                raise SystemExit("not ok: the daemon is gone")
             kind, rest = frame[4], frame[13:]
             if kind == ENDED:
                 code = struct.unpack("<I", rest[:4])[0]
@@ -230,10 +230,10 @@ def compiled_by_clang(tree, words):
     return (done.returncode, done.stdout), made(tree.place)
 
 
-def check(keeper, tree, main):
+def check(daemon, tree, main):
     words = tree.words(main)
     before = made(tree.place)
-    own = keeper.run(words, tree.environment)
+    own = daemon.run(words, tree.environment)
     its_files = made(tree.place)
     put_back(tree.place, before)
     expected, files = compiled_by_clang(tree, words)
@@ -252,18 +252,18 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory).resolve()
         tree = Tree(place, random.Random(seed))
-        keeper = Keeper(sys.argv[1], place)
+        daemon = Daemon(sys.argv[1], place)
         kept = 0
         for edit in range(edits):
             if edit % 50 == 0:
-                kept += keeper.keep([(tree.words(file), tree.environment) for file in range(MAINS)])
+                kept += daemon.keep([(tree.words(file), tree.environment) for file in range(MAINS)])
             file = tree.chance.randrange(MAINS)
             tree.edit(file)
-            if not check(keeper, tree, file):
+            if not check(daemon, tree, file):
                 sys.exit(f"not ok: edit {edit} of seed {seed}")
-        keeper.stop()
-        good = keeper.used > 0
-        print(f"{'ok' if good else 'not ok'} {edits} edits, {kept} checkpoints, used {keeper.used} times, seed {seed}")
+        daemon.stop()
+        good = daemon.used > 0
+        print(f"{'ok' if good else 'not ok'} {edits} edits, {kept} checkpoints, used {daemon.used} times, seed {seed}")
         sys.exit(0 if good else 1)
 
 

@@ -82,14 +82,14 @@ def children(parent, name):
     return found
 
 
-def wait_for(what):
+def wait_for(condition):
     end = time.monotonic() + LONG
     while time.monotonic() < end:
-        result = what()
+        result = condition()
         if result:
             return result
         time.sleep(0.01)
-    raise AssertionError("it never happened")
+    raise AssertionError("timed out")
 
 
 def is_gone(pid):
@@ -155,7 +155,7 @@ def two_files(place):
 
 def wait_for_second_compile(temporary):
     """Waits until the second compile runs, and returns the temporary files. While the first one runs, it has a temporary
-    object, too; if that compile is killed, the driver goes on with the second one."""
+    object, too; if that compile is killed, the driver continues with the second one."""
     wait_for(lambda: list(temporary.glob("gated-*.o.tmp")))
     made = set(temporary.iterdir())
     assert len(made) == 3, made
@@ -230,7 +230,7 @@ def linker_ends_with_its_fork(tanto, place):
     assert not list(temporary.iterdir())
 
 
-def jobs_of_a_command_count_as_its_time(tanto, place):
+def time_of_jobs_counts(tanto, place):
     (place / "slow").write_text("#!/bin/sh\ni=0\nwhile [ $i -lt 200000 ]; do i=$((i+1)); done\n")
     (place / "slow").chmod(0o755)
     build = Build(tanto, place, f"{CLANG} --ld-path=./slow a.c -o $out", f"{CLANG} --ld-path=/bin/true a.c -o $out")
@@ -302,7 +302,7 @@ def worker_cannot_start(tanto, place):
     assert b"compile worker /bin/false" in build.errors, build.errors
 
 
-def variable_wins_over_nothing_but_flags(tanto, place):
+def flag_overrides_variable(tanto, place):
     build = Build(tanto, place, COMPILE, TANTO_SPAWN_CC1="1")
     assert build.run() == 0 and build.ran_in_process() == [False]
     (place / "a.c").write_text("int changed;\n")
@@ -310,13 +310,13 @@ def variable_wins_over_nothing_but_flags(tanto, place):
     assert build.run("--clang-worker=require") == 0 and build.ran_in_process() == [True]
 
 
-def require_tells_what_forbids_it(tanto, place):
+def require_names_the_obstacle(tanto, place):
     build = Build(tanto, place, COMPILE, CLANG_SPAWN_CC1="1")
     assert build.run("--clang-worker=require") == 1
     assert b"CLANG_SPAWN_CC1" in build.errors, build.errors
 
 
-def required_worker_names_the_command_that_has_none(tanto, place):
+def require_names_unsupported_commands(tanto, place):
     foreign = place / "clang-14"
     shutil.copy("/bin/true", foreign)
     others = place / "cc"
@@ -426,7 +426,7 @@ def doctor(tanto, place, **variables):
     return done.stdout
 
 
-def wrapper_is_no_clang(tanto, place):
+def wrapper_runs_as_a_process(tanto, place):
     wrapper = place / "clang"
     wrapper.write_text(f'#!/bin/sh\nexec {CLANG} -DWRAPPED "$@"\n')
     wrapper.chmod(0o755)
@@ -440,12 +440,12 @@ def wrapper_is_no_clang(tanto, place):
     assert build.run() == 0 and build.ran_in_process() == [False, False], build.ended
 
 
-def shell_syntax_is_the_shells(tanto, place):
+def shell_syntax_runs_in_the_shell(tanto, place):
     build = Build(tanto, place, f"{COMPILE} && true", f"true; {COMPILE}", COMPILE)
     assert build.run() == 0 and build.ran_in_process() == [False, False, True], build.ended
 
 
-def memory_of_the_worker_may_be_lost(tanto, place):
+def damaged_cache_is_ignored(tanto, place):
     build = Build(tanto, place, COMPILE)
     known = place / ".tanto/clang-worker"
     assert build.run() == 0 and build.ran_in_process() == [True]
@@ -462,7 +462,7 @@ def memory_of_the_worker_may_be_lost(tanto, place):
     os.chmod(place / ".tanto", 0o700)
 
 
-def mask_of_files_is_ours(tanto, place):
+def umask_is_inherited(tanto, place):
     old = os.umask(0o027)
     try:
         build = Build(tanto, place, COMPILE)
@@ -472,7 +472,7 @@ def mask_of_files_is_ours(tanto, place):
     assert (place / "o0").stat().st_mode & 0o777 == 0o640
 
 
-def links_are_the_same(tanto, place):
+def links_equal_lld(tanto, place):
     link = f"{CLANG} -fuse-ld=lld a.o main.o -o $out"
     (place / "main.c").write_text("int a(int); int main(void) { return a(0); }\n")
     (place / "broken.c").write_text("int b(int); int main(void) { return b(0); }\n")
@@ -500,7 +500,7 @@ TESTS = [
     killed_compile_of_two_files_leaves_nothing,
     killed_fork_of_two_files_leaves_nothing,
     linker_ends_with_its_fork,
-    jobs_of_a_command_count_as_its_time,
+    time_of_jobs_counts,
     killed_tanto_leaves_no_temporary_file,
     killed_worker_leaves_no_temporary_file,
     build_is_interrupted,
@@ -508,16 +508,16 @@ TESTS = [
     monitor_ends_a_fork,
     worker_is_no_leftover,
     worker_cannot_start,
-    variable_wins_over_nothing_but_flags,
-    require_tells_what_forbids_it,
-    required_worker_names_the_command_that_has_none,
+    flag_overrides_variable,
+    require_names_the_obstacle,
+    require_names_unsupported_commands,
     clang_of_another_build_is_a_process,
     doctor_names_the_clangs,
-    wrapper_is_no_clang,
-    shell_syntax_is_the_shells,
-    memory_of_the_worker_may_be_lost,
-    mask_of_files_is_ours,
-    links_are_the_same,
+    wrapper_runs_as_a_process,
+    shell_syntax_runs_in_the_shell,
+    damaged_cache_is_ignored,
+    umask_is_inherited,
+    links_equal_lld,
 ]
 
 

@@ -95,7 +95,7 @@ class Place:
             (self.place / name).write_text(text)
         self.environment = {"PATH": os.environ["PATH"], "LANG": "C"}
         self.clang("clang-19 -x c-header pch.h -o pch.pch", {})
-        self.keeper = edits.Keeper(worker, self.place)
+        self.daemon = edits.Daemon(worker, self.place)
 
     def clang(self, command, more, **options):
         line = shlex.split(command)
@@ -110,7 +110,7 @@ class Place:
         return found
 
     def from_checkpoint(self, command, more):
-        return self.keeper.run(shlex.split(command), self.environment | more)
+        return self.daemon.run(shlex.split(command), self.environment | more)
 
 
 def options_in_the_lists():
@@ -129,7 +129,7 @@ def check_options(place, say):
         flags = flags.replace("{out}", name)
         cases.append((name, suffix, f"clang-19 {flags} -c {name}{suffix} -o {name}.o", more))
     wished = [(shlex.split(command), place.environment | more) for _, _, command, more in cases]
-    kept = place.keeper.keep(wished)
+    kept = place.daemon.keep(wished)
     say(f"a checkpoint for each of {len(cases)} compiles", kept == len(cases))
     alone, with_one, beginnings = options_in_the_lists()
     untested = alone | with_one | beginnings
@@ -154,8 +154,8 @@ def check_refused(place, say):
     number = next(at for at, case in enumerate(REFUSED) if case[0].endswith("another name"))
     os.link(place.place / f"refused{number}.c", place.place / "again.h")
     (place.place / f"refused{number}.c").write_text('#ifndef AGAIN\n#define AGAIN\n#include "again.h"\n#endif\n')
-    place.keeper.keep([(shlex.split(command), place.environment) for command in commands])
-    told = place.keeper.without
+    place.daemon.keep([(shlex.split(command), place.environment) for command in commands])
+    told = place.daemon.without
     for number, ((name, why, *_), command) in enumerate(zip(REFUSED, commands)):
         its = told.get(f"refused{number}.c", "nothing")
         refused = its.endswith(why) and place.from_checkpoint(command, {}) is None
@@ -169,10 +169,10 @@ def check_memory(worker, place, say):
     house.mkdir()
     (proc / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 90 kB\n")
     (house / "a.c").write_text("#include <stddef.h>\nint a;\n")
-    keeper = edits.Keeper(worker, house, proc)
-    kept = keeper.keep([(["clang-19", "-c", "a.c", "-o", "a.o"], place.environment)])
-    say("not kept: what there is no memory for", kept == 0 and keeper.without == {"a.c": "not enough memory for more checkpoints"})
-    keeper.stop()
+    daemon = edits.Daemon(worker, house, proc)
+    kept = daemon.keep([(["clang-19", "-c", "a.c", "-o", "a.o"], place.environment)])
+    say("not kept: what there is no memory for", kept == 0 and daemon.without == {"a.c": "not enough memory for more checkpoints"})
+    daemon.stop()
 
 
 def check_later_ones(place, say):
@@ -181,7 +181,7 @@ def check_later_ones(place, say):
     behind = ("const char *when = __TIME__;\n", "const char *when = __TIMESTAMP__;\n", "const char *when = __DATE__;\n", '#define H2\n#include "later.c"\n')
     for text in behind:
         (place.place / "later.c").write_text(HEAD)
-        place.keeper.keep([(shlex.split(command), place.environment)])
+        place.daemon.keep([(shlex.split(command), place.environment)])
         # Some code is parsed twice, once silently.
         (place.place / "later.c").write_text(HEAD + (f"#ifndef H2\n{text}#endif\n" if "H2" in text else text))
         say(f"not used: {text.splitlines()[-1]}", place.from_checkpoint(command, {}) is None)
@@ -197,15 +197,15 @@ def check_changing_ones(place, say):
     main, header = place.place / "young.c", place.place / "young.h"
     main.write_text('#include "young.h"\nint x;\n')
     header.write_text("int young;\n")
-    connection, *_ = place.keeper.connect()
-    place.keeper.ask(connection, edits.KEEP, shlex.split(command), place.environment, place.keeper.nothing)
+    connection, *_ = place.daemon.connect()
+    place.daemon.ask(connection, edits.KEEP, shlex.split(command), place.environment, place.daemon.nothing)
     connection.close()
     end = time.monotonic() + edits.PATIENCE
     number = 0
     while time.monotonic() < end:
         number += 1
         header.write_text(f"int young = {number};\n")
-        connection, _, wanted = place.keeper.connect()
+        connection, _, wanted = place.daemon.connect()
         connection.close()
         if wanted == 0:
             break
@@ -227,7 +227,7 @@ def check_places(place, say):
     for name, text in texts.items():
         (place.place / f"{name}.c").write_text(text + "int before;\n")
         commands[name] = f"clang-19 -g -c {name}.c -o {name}.o"
-    place.keeper.keep([(shlex.split(command), place.environment) for command in commands.values()])
+    place.daemon.keep([(shlex.split(command), place.environment) for command in commands.values()])
     for name, text in texts.items():
         (place.place / f"{name}.c").write_text(text + "\n\nint behind = __LINE__;\n")
         own, its_files = place.from_checkpoint(commands[name], {}), place.made(name)
@@ -249,7 +249,7 @@ def main():
         for check in (check_options, check_refused, check_later_ones, check_changing_ones, check_places):
             check(place, say)
         check_memory(sys.argv[1], place, say)
-        place.keeper.stop()
+        place.daemon.stop()
     sys.exit(0 if all(good) else 1)
 
 

@@ -159,7 +159,7 @@ UNEQUAL = {
 }
 
 
-def without_chance(text):
+def without_random_parts(text):
     """Removes the random part of names of temporary files."""
     return re.sub(r"-[0-9a-f]{6,8}(?=\.\w)", "-RANDOM", text)
 
@@ -194,8 +194,8 @@ class World:
             if event.get("event") == "finished":
                 ended = event
         events.write_bytes(done.stdout)
-        left = sorted(without_chance(it.name) for it in temporary.iterdir())
-        said = [ended.get("exit"), ended.get("signal"), without_chance(ended.get("output", ""))] if ended else done.stderr
+        left = sorted(without_random_parts(it.name) for it in temporary.iterdir())
+        said = [ended.get("exit"), ended.get("signal"), without_random_parts(ended.get("output", ""))] if ended else done.stderr
         said = {"said": said, "left": left}
         return said, self.files(), bool(ended and ended.get("in_process"))
 

@@ -42,17 +42,17 @@ class Place:
             path.mkdir()
         self.environment = {"PATH": os.environ["PATH"], "LANG": "C"}
         self.edit("int first(void) { return value(); }")
-        self.keeper = edits.Keeper(worker, self.place)
+        self.daemon = edits.Daemon(worker, self.place)
 
     def edit(self, text):
         self.main.write_text(f"{HEAD}{text}\n")
 
     def keep(self):
-        return self.keeper.keep([(shlex.split(COMMAND), self.environment)])
+        return self.daemon.keep([(shlex.split(COMMAND), self.environment)])
 
     def use(self):
         """The daemon's reply, and the resulting files."""
-        said = self.keeper.run(shlex.split(COMMAND), self.environment)
+        said = self.daemon.run(shlex.split(COMMAND), self.environment)
         return said, self.made()
 
     def made(self):
@@ -108,7 +108,7 @@ def main_file_becomes_a_header(place, say):
     for name, link in ways:
         place.main.unlink()
         place.edit("int first(void) { return twin; }")
-        assert place.keep() == 1, place.keeper.without
+        assert place.keep() == 1, place.daemon.without
         place.main.unlink()
         link()
         say(f"not used: {name} to a header in place of the main file", place.use() == (None, {}))
@@ -169,13 +169,13 @@ def build_directory_can_be_unmounted(place, say):
     (place.sdk / "v.h").write_text(header(1))
     say("a checkpoint is made in a mounted directory", place.keep() == 1)
     say("and used there", place.is_used())
-    process = int((place.keeper.place / "pid").read_text())
-    os.close(place.keeper.directory)
+    process = int((place.daemon.place / "pid").read_text())
+    os.close(place.daemon.directory)
     say("the directory can be unmounted meanwhile", is_unmounted(place.place))
     end = time.monotonic() + edits.PATIENCE
     while not is_gone(process) and time.monotonic() < end:
         time.sleep(0.05)
-    say("and the keeper ends", is_gone(process))
+    say("and the daemon ends", is_gone(process))
 
 
 def is_unmounted(place):
@@ -187,15 +187,15 @@ def is_unmounted(place):
     return False
 
 
-def wished_directory_is_not_held(place, say):
+def pending_request_holds_no_directory(place, say):
     """A pending request does not keep a file system busy."""
     (place.sdk / "v.h").write_text(header(1))
-    connection, *_ = place.keeper.connect()
-    place.keeper.ask(connection, edits.KEEP, shlex.split(COMMAND), place.environment, place.keeper.nothing)
+    connection, *_ = place.daemon.connect()
+    place.daemon.ask(connection, edits.KEEP, shlex.split(COMMAND), place.environment, place.daemon.nothing)
     # No checkpoints are made while a client is connected; the second query shows that the first was processed.
-    other, _, wanted = place.keeper.connect()
+    other, _, wanted = place.daemon.connect()
     say("a wish waits while a build is connected", wanted == 1)
-    os.close(place.keeper.directory)
+    os.close(place.daemon.directory)
     say("the directory can be unmounted meanwhile", is_unmounted(place.place))
     connection.close()
     other.close()
@@ -207,7 +207,7 @@ CASES = [
     swap_images,
     mounted_sdk_can_be_removed,
     build_directory_can_be_unmounted,
-    wished_directory_is_not_held,
+    pending_request_holds_no_directory,
 ]
 
 
@@ -235,7 +235,7 @@ def main():
             place = Place(sys.argv[1], directory)
             case(place, say)
             if os.path.ismount(directory):
-                place.keeper.stop()
+                place.daemon.stop()
                 subprocess.run(["umount", "--lazy", directory], check=True)
     sys.exit(0 if all(good) else 1)
 

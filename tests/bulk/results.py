@@ -1,6 +1,6 @@
 """Reports, publishing and signing after `tanto bulk build`.
 
-    after.py TANTO
+    results.py TANTO
 
 TANTO_PKG_INFO and TANTO_PKG_ADMIN name pkg_install's programs, if present; their results have to agree. The version of
 2017 does not accept signatures of GnuPG 2.1 and later, so gpg1, if present, signs the packages that they check.

@@ -1,7 +1,7 @@
 """The control commands of `tanto bulk` from other terminals during a build: status, why, log, retry, skip and kill.
 Each package waits at its own gate, so that the test is independent of machine speed.
 
-    doors.py TANTO
+    control.py TANTO
 """
 
 import json
