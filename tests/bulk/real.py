@@ -1,4 +1,5 @@
-"""A real package tree: `tanto bulk` compared with pbulk, and the commands of docs/pkgsrc-tutorial.md.
+"""A real package tree: `tanto bulk` compared with pbulk, the commands of docs/pkgsrc-tutorial.md, and the keys in
+docs/bulk-config.md.
 
     real.py TANTO
 
