@@ -19,7 +19,7 @@ use tanto_exec::job::{Exit, JobId, JobInfo};
 use tanto_exec::schedule::ThrottleReason;
 use tanto_exec::text::units::short_duration;
 
-use crate::estimates::time_left::{TimeLeft, TimeLeftEstimator};
+use crate::estimates::{TimeLeft, TimeLeftEstimator};
 use crate::text::ansi;
 use crate::views::messages;
 use crate::views::progress::Progress;

@@ -1,6 +1,5 @@
 //! Reports about sessions, for people and programs.
 
-pub mod critical_path;
 pub mod lanes;
 pub mod output;
 pub mod problems;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::Schedule;
 use tanto_exec::text::units::ExactDuration;
-use tanto_record::estimates::time_left::time_left_ms;
+use tanto_record::estimates::time_left_ms;
 
 use super::Books;
 use crate::coordinator::state::State;

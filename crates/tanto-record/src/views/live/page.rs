@@ -2,7 +2,7 @@
 
 use super::row::{Row, Style};
 use super::text;
-use crate::estimates::time_left::TimeLeft;
+use crate::estimates::TimeLeft;
 use tanto_exec::text::units::{short_duration, short_memory};
 
 /// Limit of commands shown.

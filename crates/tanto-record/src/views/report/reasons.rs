@@ -9,25 +9,25 @@ fn known(sentence: &[u8]) -> Option<Vec<u8>> {
     let after = |head: &[u8]| sentence.strip_prefix(head);
     let before = |text: &'_ [u8], tail: &[u8]| text.strip_suffix(tail).map(quoted);
     if let Some(input) = before(sentence, b" is dirty") {
-        return Some([&input[..], b" is made anew"].concat());
+        return Some([&input[..], b" is rebuilt"].concat());
     }
     if let Some(output) = after(b"command line not found in log for ") {
-        return Some([b"nothing is known of how ", &quoted(output)[..], b" was made"].concat());
+        return Some([b"no recorded command for ", &quoted(output)[..]].concat());
     }
     if let Some(output) = after(b"command line changed for ") {
-        return Some([b"the command that makes ", &quoted(output)[..], b" has changed"].concat());
+        return Some([b"the command for ", &quoted(output)[..], b" has changed"].concat());
     }
     if let Some(output) = after(b"deps for '").and_then(|rest| before(rest, b"' are missing")) {
-        return Some([b"nothing is known of what ", &output[..], b" was made from"].concat());
+        return Some([b"no recorded dependencies of ", &output[..]].concat());
     }
     if let Some((output, _)) = after(b"stored deps info out of date for '").and_then(|rest| split(rest, b"' (")) {
-        return Some([&quoted(output)[..], b" was changed since it was made"].concat());
+        return Some([&quoted(output)[..], b" has changed since it was built"].concat());
     }
     if let Some(depfile) = after(b"depfile '").and_then(|rest| before(rest, b"' is missing")) {
-        return Some([&depfile[..], b", which says what is read, does not exist"].concat());
+        return Some([b"the depfile ", &depfile[..], b" does not exist"].concat());
     }
     if let Some((output, input)) = after(b"recorded mtime of ").and_then(older) {
-        return Some([&quoted(input)[..], b" has changed since ", &quoted(output), b" was made"].concat());
+        return Some([&quoted(input)[..], b" has changed since ", &quoted(output), b" was built"].concat());
     }
     let rest = after(b"output ")?;
     if let Some((output, input)) = older(rest) {
@@ -56,18 +56,18 @@ mod tests {
     #[test]
     fn ninja_reasons_are_translated() {
         let table = [
-            ("gen.h is dirty", "`gen.h` is made anew"),
+            ("gen.h is dirty", "`gen.h` is rebuilt"),
             ("output a.o doesn't exist", "`a.o` does not exist"),
             ("output a.o older than most recent input a (1).h (5 vs 7)", "`a (1).h` is newer than `a.o`"),
             (
                 "recorded mtime of a.o older than most recent input a.h (5 vs 7)",
-                "`a.h` has changed since `a.o` was made",
+                "`a.h` has changed since `a.o` was built",
             ),
-            ("command line changed for a.o", "the command that makes `a.o` has changed"),
-            ("command line not found in log for a.o", "nothing is known of how `a.o` was made"),
-            ("deps for 'a.o' are missing", "nothing is known of what `a.o` was made from"),
-            ("stored deps info out of date for 'a.o' (1 vs 2)", "`a.o` was changed since it was made"),
-            ("depfile 'a.d' is missing", "`a.d`, which says what is read, does not exist"),
+            ("command line changed for a.o", "the command for `a.o` has changed"),
+            ("command line not found in log for a.o", "no recorded command for `a.o`"),
+            ("deps for 'a.o' are missing", "no recorded dependencies of `a.o`"),
+            ("stored deps info out of date for 'a.o' (1 vs 2)", "`a.o` has changed since it was built"),
+            ("depfile 'a.d' is missing", "the depfile `a.d` does not exist"),
             ("something else", "something else"),
         ];
         for (sentence, expected) in table {

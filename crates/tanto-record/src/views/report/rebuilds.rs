@@ -1,6 +1,6 @@
 //! Explains why each command of a build ran.
 
-use super::sessions::{began, what};
+use super::sessions::{began, targets_text};
 use super::{build_result, problems, reasons};
 use crate::session::{Session, SessionJob};
 use tanto_exec::text::table::printable;
@@ -37,13 +37,13 @@ fn heading(session: &Session) -> Vec<u8> {
     let commands = if count == 1 { "1 command ran".into() } else { format!("{count} commands ran") };
     let (began, result) = (began(session), build_result(session).describe());
     let line = format!("{began} (UTC), {result}: {commands} to build ");
-    [line.as_bytes(), &printable(&what(session)), b"\n"].concat()
+    [line.as_bytes(), &printable(&targets_text(session)), b"\n"].concat()
 }
 
 fn reasons(job: &SessionJob) -> Vec<Vec<u8>> {
     // A rebuilt input is seldom the root cause, so it comes last.
     let mut reasons: Vec<Vec<u8>> = job.info.why.iter().map(|sentence| reasons::plain(sentence)).collect();
-    reasons.sort_by_key(|reason| reason.ends_with(b" is made anew"));
+    reasons.sort_by_key(|reason| reason.ends_with(b" is rebuilt"));
     let more = reasons.len().saturating_sub(MOST);
     reasons.truncate(MOST);
     if more > 0 {

@@ -23,14 +23,14 @@ pub fn list<'s>(sessions: impl ExactSizeIterator<Item = (&'s str, Option<&'s Ses
             duration(session.end_ms() - session.started_ms).as_bytes(),
             session.commands().count().to_string().as_bytes(),
             build_result(session).describe().as_bytes(),
-            &what(session),
+            &targets_text(session),
         ]);
     }
     table.text()
 }
 
 /// Returns the targets.
-pub fn what(session: &Session) -> Vec<u8> {
+pub fn targets_text(session: &Session) -> Vec<u8> {
     match session.head.targets.as_slice() {
         [] => b"the default targets".to_vec(),
         targets => targets.join(&b' '),

@@ -41,17 +41,17 @@ fn commands_get_lanes() {
 
 #[test]
 fn the_critical_path_goes_through_groups() {
-    let (path, total) = critical_path::path(&session());
+    let (path, total) = timings::critical_path(&session());
     assert_eq!((path, total), (vec![1, 4], 2000));
     let empty = LINES.lines().take(1).map(|line| format!("{line}\n")).collect::<String>();
-    assert_eq!(critical_path::path(&Session::parse(empty.as_bytes()).expect("a session")), (Vec::new(), 0));
+    assert_eq!(timings::critical_path(&Session::parse(empty.as_bytes()).expect("a session")), (Vec::new(), 0));
 }
 
 #[test]
 fn dependency_cycles_are_harmless() {
     let lines = LINES.replace(r#""command":"cc a.c""#, r#""command":"cc a.c","after":[0,4,99]"#);
     let session = Session::parse(lines.as_bytes()).expect("a sound session");
-    assert_eq!(critical_path::path(&session).1, 2000);
+    assert_eq!(timings::critical_path(&session).1, 2000);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn results_are_described() {
 #[test]
 fn rebuilds_are_explained() {
     let expected = "2026-11-20 16:57:47 (UTC), 1 failed: 4 commands ran to build the default targets\n\n\
-                    CC a.o\n    `a.c` is newer than `a.o`\n    `b.h` is made anew\n\n\
+                    CC a.o\n    `a.c` is newer than `a.o`\n    `b.h` is rebuilt\n\n\
                     CC b.o\n    no reason recorded\n\n\
                     A=1 /usr/bin/cc c.c\n    no reason recorded\n\n\
                     Linking C program p</script>\n    no reason recorded\n";

@@ -6,8 +6,8 @@ use tanto_exec::job::ExecutedBy;
 
 use super::lanes::{Lanes, end_ms, lanes};
 use super::problems::{self, Idle};
-use super::sessions::{began, what};
-use super::{build_result, command_kind, critical_path, exit_text};
+use super::sessions::{began, targets_text};
+use super::{build_result, command_kind, exit_text};
 use crate::json::{Object, integer, list, string};
 use crate::jsonl;
 use crate::session::{Pause, Session, SessionJob};
@@ -83,7 +83,7 @@ impl<'s> Timings<'s> {
             name,
             session,
             lanes: lanes(session),
-            critical: critical_path::path(session),
+            critical: critical_path(session),
             kinds: kinds(session),
             slowest,
             earlier: earlier.map(|(name, other)| Earlier { name, session: other, wall_ms: same(session, other) }),
@@ -141,7 +141,7 @@ impl<'s> Timings<'s> {
         let mut table = Table::new(&[]);
         table.row([b"session", self.name.as_bytes()]);
         table.row([b"began", format!("{} (UTC)", began(self.session)).as_bytes()]);
-        table.row([b"of", &what(self.session)]);
+        table.row([b"of", &targets_text(self.session)]);
         table.row([b"result", build_result(self.session).describe().as_bytes()]);
         table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
         let by =
@@ -482,4 +482,24 @@ fn same(session: &Session, other: &Session) -> HashMap<usize, i64> {
 pub fn is_comparable(session: &Session, other: &Session) -> bool {
     let count = session.commands().count();
     count > 0 && same(session, other).len() * 2 >= count
+}
+
+/// Returns the critical path: the longest chain of commands that waited for each other, which bounds the duration for any
+/// number of cores. The result is the indices of its jobs, without groups, and its duration in milliseconds.
+pub(super) fn critical_path(session: &Session) -> (Vec<usize>, i64) {
+    let count = session.jobs.len();
+    let mut heaviest: Vec<(i64, Option<usize>)> = Vec::with_capacity(count);
+    for (at, job) in session.jobs.iter().enumerate() {
+        // Only earlier jobs count, whatever the file says, so there is no cycle.
+        let before = job.info.after.iter().filter_map(|&id| session.index_of(id)).filter(|&place| place < at);
+        let longest = before.max_by_key(|&place| (heaviest[place].0, std::cmp::Reverse(place)));
+        let behind = longest.map_or(0, |place| heaviest[place].0);
+        heaviest.push((behind.saturating_add(job.wall_ms()), longest));
+    }
+    let end = (0..count).max_by_key(|&at| (heaviest[at].0, std::cmp::Reverse(at)));
+    let total = end.map_or(0, |end| heaviest[end].0);
+    let mut path: Vec<usize> = std::iter::successors(end, |&at| heaviest[at].1).collect();
+    path.reverse();
+    path.retain(|&at| !session.jobs[at].is_group);
+    (path, total)
 }

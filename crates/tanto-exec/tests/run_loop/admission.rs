@@ -2,8 +2,6 @@
 
 use std::cell::Cell;
 
-mod commands;
-
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::Command;
@@ -12,7 +10,7 @@ use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::schedule::{AdmissionLimits, JobSpec, Kind, PoolId, ResourceSample, Schedule, ThrottleReason};
 
-use commands::Commands;
+use crate::commands::Commands;
 
 /// Events as text.
 #[derive(Default)]

@@ -1,14 +1,12 @@
 //! In a dry run, all ready jobs run at once, however many they are.
 
-mod commands;
-
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, ResourceSample, Schedule};
 
-use commands::Commands;
+use crate::commands::Commands;
 
 /// Finished jobs, in order.
 #[derive(Default)]
