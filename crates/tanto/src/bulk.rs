@@ -39,7 +39,7 @@ use crate::command_line::bulk::{
 use crate::flags;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
-use crate::ninja::view::{self, Shown};
+use crate::ninja::view::{self, Display};
 use crate::settings::Surroundings;
 
 /// The exit code after Ctrl-C.
@@ -57,10 +57,10 @@ fn printed(result: Result<String, BulkError>) -> Stop {
 }
 
 /// The view of phases that run commands, with the settings of `tanto build`.
-fn shown() -> Result<Shown, BulkError> {
+fn shown() -> Result<Display, BulkError> {
     let options = flags::options(Door::Tanto, b"tanto bulk", &[], &Surroundings::of_process(), &mut |_| {});
     let options = options.map_err(|stop| String::from_utf8_lossy(&stop.err).trim_end().to_owned())?;
-    view::of(&options).map_err(|_| "the status format is malformed".into())
+    view::create(&options).map_err(|_| "the status format is malformed".into())
 }
 
 pub(crate) fn init(dir: &Path) -> Stop {

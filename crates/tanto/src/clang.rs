@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueHint};
 use tanto_exec::runner::clang::{self, Held, Without};
 
 use crate::flags::stop::Stop;
-use crate::ninja::clang_worker::{self, KEPT};
+use crate::ninja::clang_worker::{self, CHECKPOINT_DIR};
 use crate::settings::Surroundings;
 
 /// Show or stop the compiles that are kept between builds
@@ -34,9 +34,9 @@ enum ClangCommand {
 pub fn run(args: &ClangArgs) -> Stop {
     let state = Surroundings::of_process().state(args.dir.as_deref().map(OsStr::as_encoded_bytes));
     let answer = match args.command {
-        ClangCommand::Status => clang_worker::held(&state).map(status),
+        ClangCommand::Status => clang_worker::checkpoint_usage(&state).map(status),
         ClangCommand::Stop => {
-            let stopped = state.verified_dirs().filter(|top| clang::stop(&top.join(KEPT))).count();
+            let stopped = state.verified_dirs().filter(|top| clang::stop(&top.join(CHECKPOINT_DIR))).count();
             (stopped > 0).then(Vec::new)
         }
     };

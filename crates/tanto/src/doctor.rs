@@ -150,8 +150,8 @@ fn worker_use(worker: ClangWorker) -> &'static str {
 fn kept(kept: Kept) -> Vec<u8> {
     match kept {
         Kept::AtMost(0) => "none".into(),
-        Kept::Auto => format!("of {} files (under the name ninja: none)", clang_worker::most_kept(kept)).into(),
-        kept => format!("of {} files", clang_worker::most_kept(kept)).into(),
+        Kept::Auto => format!("of {} files (under the name ninja: none)", clang_worker::max_checkpoints(kept)).into(),
+        kept => format!("of {} files", clang_worker::max_checkpoints(kept)).into(),
     }
 }
 
@@ -238,7 +238,7 @@ fn machine_rows(dir: Option<&[u8]>, around: &Surroundings) -> Vec<Row> {
         row("MAKEFLAGS' jobserver", jobserver(std::env::var_os("MAKEFLAGS").as_deref())),
         row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())),
     ];
-    if let Some(held) = clang_worker::held(&around.state(dir)) {
+    if let Some(held) = clang_worker::checkpoint_usage(&around.state(dir)) {
         rows.push(row("checkpoints kept", crate::clang::brief(&held)));
     }
     rows.extend(compile_worker(&around.state(dir)).into_iter().map(|place| row("compile worker", place)));
@@ -251,8 +251,8 @@ fn compile_worker(state: &StateDirs) -> Vec<Vec<u8>> {
     if let Some(name) = is_left_alone_because_of(&Environment::inherit_with(&[])) {
         told.push([b"not used, because of ", name, b" in the environment"].concat());
     }
-    let places = clang_worker::places();
-    match places.iter().find(|place| clang_worker::is_there(place)) {
+    let places = clang_worker::candidates();
+    match places.iter().find(|place| clang_worker::is_executable(place)) {
         Some(place) => {
             told.push(place.as_os_str().as_bytes().to_vec());
             let clang =
@@ -261,10 +261,11 @@ fn compile_worker(state: &StateDirs) -> Vec<Vec<u8>> {
         }
         None => {
             told.extend(places.iter().map(|place| [place.as_os_str().as_bytes(), b" (none)"].concat()));
-            told.push(format!("./install builds it, after: apt-get install {}", clang_worker::PACKAGES).into());
+            told.push(format!("./install builds it, after: apt-get install {}", clang_worker::DEBIAN_PACKAGES).into());
         }
     }
-    let met: Vec<_> = state.verified_dirs().flat_map(|place| programs(&place.join(clang_worker::KNOWN))).collect();
+    let met: Vec<_> =
+        state.verified_dirs().flat_map(|place| programs(&place.join(clang_worker::IDENTITY_CACHE))).collect();
     if met.is_empty() {
         told.push(b"no build here has used a clang with it yet; gcc and other compilers are always processes".into());
     }

@@ -13,7 +13,7 @@ use crate::command_line;
 use crate::flags::door::Door;
 use crate::flags::stop::Stop;
 use crate::flags::table::FLAGS;
-use crate::ninja::clang_worker::PLACE_VARIABLE;
+use crate::ninja::clang_worker::WORKER_VARIABLE;
 use crate::settings::{
     FLAGS_VARIABLE, LOG_VARIABLE, SNAPSHOT_VARIABLE, SPAWN_VARIABLE, STATUS_VARIABLE, THREADS_VARIABLE,
 };
@@ -153,7 +153,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (SNAPSHOT_VARIABLE, "Use of snapshots of loaded manifests: auto (where they save time), always, or off."),
     (SPAWN_VARIABLE, "If 1, every compiler is a process of its own, as with --clang-worker=off."),
-    (PLACE_VARIABLE, "Path of the compile worker. Default: see tanto doctor."),
+    (WORKER_VARIABLE, "Path of the compile worker. Default: see tanto doctor."),
     ("MAKEFLAGS", "Names the jobserver of a make that runs Tanto."),
     ("NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "Whether output keeps its colors if it does not go to a terminal."),
     ("POSIXLY_CORRECT", "If set, the first target ends the options."),

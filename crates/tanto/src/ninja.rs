@@ -1,5 +1,5 @@
-//! A run of `tanto build` or `ninja`: load, bring the manifest itself up to date, build, in ninja's order of things.
-//! Does not know flags, nor how any of its steps is done.
+//! Runs `ninja` and `tanto build`: loads the manifest, rebuilds it if it is dirty, and builds the targets, in ninja's
+//! order.
 
 mod build_dir_lock;
 pub(crate) mod clang_worker;
@@ -39,53 +39,49 @@ use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
 use crate::flags::Options;
 use crate::flags::door::Door;
-use crate::ninja::build_dir_lock::Turn;
+use crate::ninja::build_dir_lock::BuildDirLock;
 use crate::ninja::logs::Logs;
 use crate::ninja::recording::Views;
-use crate::ninja::snapshot::Doubts;
+use crate::ninja::snapshot::SnapshotChecks;
 use crate::ninja::stats::Stats;
 
-/// A manifest that is still dirty after so many rebuilds will always be.
-const MOST_ROUNDS: usize = 100;
+/// The limit on rebuilds of the manifest.
+const MAX_ROUNDS: usize = 100;
 
-/// Why a run ends early, with its exit code; what there was to say has been said.
-struct End(i32);
+/// Ends the run with this exit code, after any message was printed.
+struct ExitCode(i32);
 
-type Step<T> = Result<T, End>;
+type RunResult<T> = Result<T, ExitCode>;
 
-/// What lasts from the first round to the last.
+/// The state of a run, across all rounds.
 pub struct Invocation<'o> {
     options: &'o Options,
     view: Views,
-    /// Of what a build leaves behind, while commands run.
+    /// Writes records in the background.
     writer: Rc<Writer>,
     clock: RealClock,
     stats: Stats,
-    /// Tanto's own state of the directory in which the build runs; of no use before that is entered.
+    /// Tanto's own state. Invalid before the build directory was entered.
     state: StateDirs,
-    /// Held from the first round that writes.
-    turn: Option<Turn>,
-    /// About the snapshot that the graph was loaded from.
-    doubts: Doubts,
-    /// It was said that no record of the build can be kept.
-    said_unkept: bool,
-    /// It was said that an older ninja has added to the log.
-    said_older: bool,
-    /// The user asked for an end while commands ran.
+    /// Acquired by the first round that writes.
+    build_dir_lock: Option<BuildDirLock>,
+    checks: SnapshotChecks,
+    reported_record_error: bool,
+    reported_older_ninja: bool,
     was_interrupted: bool,
-    /// The files that the build depends on, where changes of them are waited for.
+    /// The files the build depends on, for `--watch`.
     sources: Vec<Vec<u8>>,
 }
 
-/// Whether the manifest has to be loaded again.
+/// The result of a round.
 enum Round {
-    Again,
-    /// Somebody else was building; that does not count as a round.
-    AgainAfterWait,
-    End,
+    Reload,
+    /// Another build held the lock. Does not count as a rebuild.
+    ReloadAfterWait,
+    Done,
 }
 
-/// Runs what the options ask for; the program's exit code.
+/// Returns the exit code.
 pub fn run(options: &Options) -> i32 {
     let mut invocation = match Invocation::new(options) {
         Ok(invocation) => invocation,
@@ -93,17 +89,17 @@ pub fn run(options: &Options) -> i32 {
     };
     match invocation.enter_directory() {
         Ok(()) if options.watch => watch::run(options, invocation),
-        Ok(()) => invocation.whole().map_or_else(|End(code)| code, |()| 0),
-        Err(End(code)) => code,
+        Ok(()) => invocation.run_rounds().map_or_else(|ExitCode(code)| code, |()| 0),
+        Err(ExitCode(code)) => code,
     }
 }
 
 impl<'o> Invocation<'o> {
-    /// A run that has not begun. An error is an exit code; what there was to say has been said.
+    /// The error is an exit code, after a message was printed.
     fn new(options: &'o Options) -> Result<Invocation<'o>, i32> {
         let writer = Rc::default();
-        let view = match view::of(options) {
-            Ok(shown) => Views::new(shown, options, &writer),
+        let view = match view::create(options) {
+            Ok(display) => Views::new(display, options, &writer),
             Err(text) => {
                 view::fatal(options.door, &text);
                 return Err(1);
@@ -116,10 +112,10 @@ impl<'o> Invocation<'o> {
             clock: RealClock::start(),
             stats: Stats::new(options.debug.stats),
             state: StateDirs::in_tree(Path::new(".")),
-            turn: None,
-            doubts: Doubts::default(),
-            said_unkept: false,
-            said_older: false,
+            build_dir_lock: None,
+            checks: SnapshotChecks::default(),
+            reported_record_error: false,
+            reported_older_ninja: false,
             was_interrupted: false,
             sources: Vec::new(),
         })
@@ -127,23 +123,24 @@ impl<'o> Invocation<'o> {
 }
 
 impl Invocation<'_> {
-    fn whole(&mut self) -> Step<()> {
+    fn run_rounds(&mut self) -> RunResult<()> {
         self.state = self.state_of(b"");
         let mut rounds = 0;
-        while rounds < MOST_ROUNDS {
+        while rounds < MAX_ROUNDS {
             match self.round() {
-                _ if self.gives_up_snapshot() => {}
-                Ok(Round::Again) => rounds += 1,
-                Ok(Round::AgainAfterWait) => {}
-                Ok(Round::End) => return Ok(()),
+                _ if self.discard_damaged_snapshot() => {}
+                Ok(Round::Reload) => rounds += 1,
+                Ok(Round::ReloadAfterWait) => {}
+                Ok(Round::Done) => return Ok(()),
                 Err(end) => return Err(end),
             }
         }
-        let tail = format!("' still dirty after {MOST_ROUNDS} tries, perhaps system time is not set");
+        let tail = format!("' still dirty after {MAX_ROUNDS} tries, perhaps system time is not set");
         Err(self.error(&[b"manifest '", &self.options.manifest[..], tail.as_bytes()].concat()))
     }
 
-    /// Tanto's own state of this directory (empty: the current one). Under the name `ninja` none is left in the tree.
+    /// Tanto's own state for this build directory (empty: the current directory). Under the name `ninja`, it is outside
+    /// the tree.
     fn state_of(&self, dir: &[u8]) -> StateDirs {
         let written = match self.options.door {
             Door::Ninja => StateLocation::Cache,
@@ -152,10 +149,10 @@ impl Invocation<'_> {
         StateDirs::of(Path::new(OsStr::from_bytes(dir)), self.options.cache.as_deref(), written)
     }
 
-    fn enter_directory(&mut self) -> Step<()> {
+    fn enter_directory(&mut self) -> RunResult<()> {
         let Some(dir) = &self.options.dir else { return Ok(()) };
         if self.options.tool.is_none() && self.options.verbosity != Verbosity::Quiet {
-            // Emacs finds the place of later messages by these very words.
+            // Emacs parses this message.
             self.info(&[b"Entering directory `", &dir[..], b"'"].concat());
         }
         std::env::set_current_dir(OsStr::from_bytes(dir)).map_err(|error| {
@@ -164,12 +161,12 @@ impl Invocation<'_> {
         })
     }
 
-    /// One load of the manifest and, unless it turns out that it must be loaded again, everything after it.
-    fn round(&mut self) -> Step<Round> {
+    /// Loads the manifest and does everything after it, unless the manifest must be loaded again.
+    fn round(&mut self) -> RunResult<Round> {
         if let Some(round) = self.tool_after_flags()? {
             return Ok(round);
         }
-        // The log counts from here, as ninja's does.
+        // Like ninja, times in the log count from here.
         self.clock = RealClock::start();
         let arena = Arena::new();
         let mut graph = self.load(&arena).inspect_err(|_| self.note_manifests())?;
@@ -178,11 +175,11 @@ impl Invocation<'_> {
         }
         let builddir = builddir::path(&graph);
         self.check()?;
-        if !self.only_reads() {
+        if !self.is_read_only() {
             self.make_builddir(builddir)?;
-            // A tool takes its turn when it is about to write.
-            if self.options.tool.is_none() && self.take_turn(builddir) {
-                return Ok(Round::AgainAfterWait);
+            // A tool acquires the lock before it writes.
+            if self.options.tool.is_none() && self.lock_build_dir(builddir) {
+                return Ok(Round::ReloadAfterWait);
             }
         }
         let mut logs = self.load_wanted_logs(&mut graph, builddir)?;
@@ -192,15 +189,15 @@ impl Invocation<'_> {
         if !self.options.dry_run {
             self.open_logs(&mut logs, &mut graph)?;
         }
-        // Of what its snapshot lacks, a run comes to know more.
+        // If the graph came from a snapshot, a new snapshot is made after the build, which adds to the graph.
         let is_mapped = graph.blocks().is_some();
-        let mut saving = if is_mapped { None } else { self.saving(&graph, &logs) };
+        let mut pending = if is_mapped { None } else { self.pending_snapshot(&graph, &logs) };
         let mut disk = RealDisk;
-        let explanations = Explanations::new(self.reasons());
+        let explanations = Explanations::new(self.explain_level());
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
         scan.prefetch.threads = self.options.threads;
         let (history, state) = (OnceCell::new(), self.state.clone());
-        // Opened for the first question: a build with nothing to run asks none.
+        // Opened lazily: a no-op build does not need it.
         let past = |output: &[u8]| history.get_or_init(|| History::open(&state)).cost(output);
         let mut frontend = NinjaFrontend::new(scan, self.front_options());
         frontend.cost_history = if self.options.record { Some(&past) } else { None };
@@ -208,35 +205,34 @@ impl Invocation<'_> {
         if rebuilt.inspect_err(|_| self.note_sources(&mut frontend))? {
             return self.after_rebuild(&mut logs, &mut graph);
         }
-        let built = self.build_targets(&mut frontend, builddir, &mut saving);
+        let built = self.build_targets(&mut frontend, builddir, &mut pending);
         self.note_sources(&mut frontend);
-        // Nobody may be there to read it.
-        let _ = match self.view.shown.is_lines() {
+        // A closed stream is not an error.
+        let _ = match self.view.display.is_jsonl() {
             true => io::stderr().write_all(self.stats.table().as_bytes()),
             false => io::stdout().write_all(self.stats.table().as_bytes()),
         };
         built?;
         if is_mapped {
-            saving = self.saving(&graph, &logs);
+            pending = self.pending_snapshot(&graph, &logs);
         }
-        let saving = saving.map(|saving| saving.with_logs(&graph, &logs.build, &logs.deps));
-        saving.iter().for_each(|saving| self.save(saving));
-        Ok(Round::End)
+        let pending = pending.map(|pending| pending.with_logs(&graph, &logs.build, &logs.deps));
+        pending.iter().for_each(|pending| self.save(pending));
+        Ok(Round::Done)
     }
 
-    /// Everything is to be loaded again: logs that are new are there from now on, if only with their headers.
-    fn after_rebuild(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> Step<Round> {
+    /// Creates new logs, at least with a header, because all files are loaded again.
+    fn after_rebuild(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> RunResult<Round> {
         if self.options.dry_run {
-            // The manifest is as it was, and would be for ever.
-            return Ok(Round::End);
+            // The manifest is unchanged, and would be rebuilt forever.
+            return Ok(Round::Done);
         }
         let closed = logs.build.close(graph).and_then(|()| logs.deps.close(graph));
-        closed.map(|()| Round::Again).map_err(|error| self.failed(&error))
+        closed.map(|()| Round::Reload).map_err(|error| self.failed(&error))
     }
 
-    /// How much is to be told of why commands run.
-    fn reasons(&self) -> ExplainLevel {
-        match (self.options.debug.explain, self.tells_more()) {
+    fn explain_level(&self) -> ExplainLevel {
+        match (self.options.debug.explain, self.needs_details()) {
             (true, _) => ExplainLevel::All,
             (false, true) => ExplainLevel::Brief,
             (false, false) => ExplainLevel::Off,
@@ -248,34 +244,34 @@ impl Invocation<'_> {
             dry_run: self.options.dry_run,
             keep_depfile: self.options.debug.keep_depfile,
             keep_rspfile: self.options.debug.keep_rsp,
-            detail: self.tells_more(),
+            detail: self.needs_details(),
         }
     }
 
-    /// Nothing may be written: a dry run, or a tool that only answers.
-    fn only_reads(&self) -> bool {
+    /// Returns whether this is a dry run or a read-only tool.
+    fn is_read_only(&self) -> bool {
         self.options.dry_run || self.options.tool.as_ref().is_some_and(|call| call.tool.is_read_only())
     }
 
-    fn make_builddir(&mut self, builddir: &[u8]) -> Step<()> {
+    fn make_builddir(&mut self, builddir: &[u8]) -> RunResult<()> {
         builddir::create(&mut RealDisk, builddir).map_err(|[first, second]| {
             self.error(&first.text());
             self.error(&second.text())
         })
     }
 
-    /// Waits until no other build is under way in the directory; true if it had to.
-    fn take_turn(&mut self, builddir: &[u8]) -> bool {
-        if self.turn.is_some() {
+    /// Waits for the lock of the build directory. Returns whether another build held it.
+    fn lock_build_dir(&mut self, builddir: &[u8]) -> bool {
+        if self.build_dir_lock.is_some() {
             return false;
         }
         let view = &mut self.view;
-        let (turn, waited) = Turn::take(builddir, |pid| {
+        let (build_dir_lock, waited) = BuildDirLock::acquire(builddir, |pid| {
             let who = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
             let text = format!("waiting for another build in this directory{who}");
             view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
         });
-        self.turn = Some(turn);
+        self.build_dir_lock = Some(build_dir_lock);
         waited
     }
 
@@ -283,21 +279,21 @@ impl Invocation<'_> {
         self.say(Level::Info, text);
     }
 
-    /// Says `ninja: error: TEXT`.
-    fn error(&mut self, text: &[u8]) -> End {
+    /// Prints `ninja: error: TEXT`.
+    fn error(&mut self, text: &[u8]) -> ExitCode {
         self.say(Level::Error, text);
-        End(1)
+        ExitCode(1)
     }
 
-    /// Says `ninja: fatal: TEXT`.
-    fn fatal(&mut self, text: &[u8]) -> End {
-        if !self.doubts.are_right() {
+    /// Prints `ninja: fatal: TEXT`.
+    fn fatal(&mut self, text: &[u8]) -> ExitCode {
+        if !self.checks.found_damage() {
             view::fatal(self.options.door, text);
         }
-        End(1)
+        ExitCode(1)
     }
 
-    fn failed(&mut self, error: &Error) -> End {
+    fn failed(&mut self, error: &Error) -> ExitCode {
         if error.is_fatal() { self.fatal(&error.text()) } else { self.error(&error.text()) }
     }
 }

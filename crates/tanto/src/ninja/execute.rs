@@ -1,4 +1,4 @@
-//! The two builds of a run: of the manifest itself, then of the targets. Does not know how commands are run.
+//! The two builds of a run: first the manifest, then the targets.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -31,20 +31,19 @@ use crate::flags::Options;
 use crate::flags::door::Door;
 use crate::flags::low::Followed;
 
-use super::{End, Invocation, Step, build_dir_lock, clang_worker, job_slots};
+use super::{ExitCode, Invocation, RunResult, build_dir_lock, clang_worker, job_slots};
 use crate::settings::layer::Memory;
 
-/// What is to be run.
-struct Plan<'p> {
+struct Execution<'p> {
     schedule: &'p mut Schedule,
     jobserver: Option<Client>,
-    /// It brings the manifest itself up to date.
+    /// Whether this is the build of the manifest.
     manifest: bool,
 }
 
 impl Invocation<'_> {
-    /// Builds the manifest if it is an output and dirty. True if it may have changed and must be loaded again.
-    pub(super) fn rebuild_manifest(&mut self, frontend: &mut NinjaFrontend<'_, '_>) -> Step<bool> {
+    /// Builds the manifest if it is a dirty output. Returns true if it may have changed and must be loaded again.
+    pub(super) fn rebuild_manifest(&mut self, frontend: &mut NinjaFrontend<'_, '_>) -> RunResult<bool> {
         let Some(manifest) = self.manifest_node(frontend.scan.graph) else { return Ok(false) };
         let mut schedule = Schedule::new();
         match frontend.add_targets(&mut schedule, &mut self.view, &[manifest]) {
@@ -58,10 +57,10 @@ impl Invocation<'_> {
             frontend.new_plan();
             return Ok(false);
         }
-        // ninja lets a second signal end it before it says why; so do we.
-        let plan = Plan { schedule: &mut schedule, jobserver: None, manifest: true };
-        let (verdict, _) = self.execute(frontend, plan)?;
-        match verdict {
+        // As in ninja, a second signal ends the program before it prints the reason.
+        let plan = Execution { schedule: &mut schedule, jobserver: None, manifest: true };
+        let (outcome, _) = self.execute(frontend, plan)?;
+        match outcome {
             BuildOutcome::Succeeded => {}
             BuildOutcome::Interrupted => return Err(self.cannot_rebuild(b"interrupted by user")),
             BuildOutcome::Failed { reason: why, .. } => return Err(self.cannot_rebuild(&why)),
@@ -70,31 +69,30 @@ impl Invocation<'_> {
         if frontend.scan.is_dirty(manifest) {
             return Ok(true);
         }
-        // Its command left it as it was (restat); but who knows what else that command changed.
+        // Restat left the manifest unchanged, but its command may have changed other files.
         frontend.scan.reset();
         frontend.new_plan();
         Ok(false)
     }
 
-    /// The node of the manifest, if it is one.
     pub(super) fn manifest_node(&self, graph: &Graph<'_>) -> Option<NodeId> {
         graph.lookup(&canonical(&self.options.manifest))
     }
 
-    fn cannot_rebuild(&mut self, why: &[u8]) -> End {
+    fn cannot_rebuild(&mut self, why: &[u8]) -> ExitCode {
         self.error(&[b"rebuilding '", &self.options.manifest[..], b"': ", why].concat())
     }
 
-    /// Builds what the command line names.
+    /// Builds the targets of the command line.
     pub(super) fn build_targets(
         &mut self,
         frontend: &mut NinjaFrontend<'_, '_>,
         builddir: &[u8],
-        saving: &mut Option<PendingSnapshot<'_>>,
-    ) -> Step<()> {
+        pending: &mut Option<PendingSnapshot<'_>>,
+    ) -> RunResult<()> {
         let targets = self.targets(frontend, builddir)?;
         self.follow(frontend, builddir)?;
-        let jobserver = self.client();
+        let jobserver = self.connect_jobserver();
         let mut schedule = Schedule::new();
         let view = &mut self.view;
         let adding = || frontend.add_targets(&mut schedule, view, &targets);
@@ -108,36 +106,36 @@ impl Invocation<'_> {
             return Ok(());
         }
         let Scan { graph, log, deps_log, .. } = &frontend.scan;
-        let saving = saving.take().map(|saving| saving.with_logs(graph, log, deps_log));
-        let executed = self.save_beside(saving.as_ref(), |this| {
-            let executed = this.execute(frontend, Plan { schedule: &mut schedule, jobserver, manifest: false });
-            if let (Ok((BuildOutcome::Interrupted, _)), Some(saving)) = (&executed, &saving) {
-                saving.cancel();
+        let pending = pending.take().map(|pending| pending.with_logs(graph, log, deps_log));
+        let executed = self.save_during(pending.as_ref(), |this| {
+            let executed = this.execute(frontend, Execution { schedule: &mut schedule, jobserver, manifest: false });
+            if let (Ok((BuildOutcome::Interrupted, _)), Some(pending)) = (&executed, &pending) {
+                pending.cancel();
             }
             executed
         });
-        let (verdict, _until_said) = executed?;
-        let (why, code) = match verdict {
+        let (outcome, _until_said) = executed?;
+        let (why, code) = match outcome {
             BuildOutcome::Succeeded => return Ok(()),
             BuildOutcome::Interrupted => (b"interrupted by user".to_vec(), 130),
             BuildOutcome::Failed { code, reason: why } => {
-                self.name_record();
+                self.print_log_path();
                 (why, code)
             }
             BuildOutcome::InvalidInput(why) => return Err(self.fatal(&why)),
         };
         self.info(&[b"build stopped: ", &why[..], b"."].concat());
-        Err(End(code))
+        Err(ExitCode(code))
     }
 
-    fn targets(&mut self, frontend: &NinjaFrontend<'_, '_>, builddir: &[u8]) -> Step<Vec<NodeId>> {
+    fn targets(&mut self, frontend: &NinjaFrontend<'_, '_>, builddir: &[u8]) -> RunResult<Vec<NodeId>> {
         let hints = LookupOptions { builddir, deps_log: Some(frontend.scan.deps_log), names: self.target_names() };
         let targets = collect_targets(frontend.scan.graph, hints, &self.options.targets);
         targets.map_err(|error| self.failed(&error))
     }
 
-    /// Tells the view whose output it is to show.
-    fn follow(&mut self, frontend: &NinjaFrontend<'_, '_>, builddir: &[u8]) -> Step<()> {
+    /// Tells the view which command's output to show.
+    fn follow(&mut self, frontend: &NinjaFrontend<'_, '_>, builddir: &[u8]) -> RunResult<()> {
         let Some(followed) = &self.options.follow else { return Ok(()) };
         let follow = match followed {
             Followed::Longest => Follow::Longest,
@@ -153,7 +151,7 @@ impl Invocation<'_> {
                 Follow::Maker(graph.path(edge.outs[0]).to_vec())
             }
         };
-        if !self.view.shown.follow(follow) {
+        if !self.view.display.follow(follow) {
             self.say(
                 Level::Warning,
                 b"--follow does nothing here: it needs the rows that --format=live shows on a terminal",
@@ -162,7 +160,6 @@ impl Invocation<'_> {
         Ok(())
     }
 
-    /// The names that targets may be. Under the name `ninja`, they are ninja's.
     pub(super) fn target_names(&self) -> TargetNames {
         match self.options.door {
             Door::Ninja => TargetNames::Nodes,
@@ -170,20 +167,20 @@ impl Invocation<'_> {
         }
     }
 
-    /// Runs the plan to its end. A second interrupt ends the program, but not before the caller has said how the
-    /// build ended: while it keeps what is returned beside the verdict, signals wait.
+    /// Runs all jobs. Signals stay blocked until the returned guard is dropped, so that a second interrupt ends the
+    /// program only after the caller has reported the outcome.
     fn execute(
         &mut self,
         frontend: &mut NinjaFrontend<'_, '_>,
-        plan: Plan<'_>,
-    ) -> Step<(BuildOutcome, Option<TerminationSignals>)> {
-        let Plan { schedule, jobserver, manifest } = plan;
+        plan: Execution<'_>,
+    ) -> RunResult<(BuildOutcome, Option<TerminationSignals>)> {
+        let Execution { schedule, jobserver, manifest } = plan;
         self.check_all()?;
-        if let Err(bad) = self.view.shown.check_format() {
+        if let Err(bad) = self.view.display.check_format() {
             return Err(self.fatal(&bad.0));
         }
         let parallelism = self.options.jobs.limit(tanto_sys::machine::cpu::count);
-        let jobserver = self.share(jobserver, parallelism, builddir::path(frontend.scan.graph));
+        let jobserver = self.open_jobserver(jobserver, parallelism, builddir::path(frontend.scan.graph));
         frontend.begin(schedule, self.slots(parallelism, jobserver.as_ref()));
         let signals_wait = match self.options.dry_run {
             true => None,
@@ -193,13 +190,13 @@ impl Invocation<'_> {
             true => Box::new(DryRunner::default()),
             false => {
                 let builddir = builddir::path(frontend.scan.graph);
-                let watch = self.watch(schedule);
+                let watch = self.watch_options(schedule);
                 Box::new(self.spawn_runner(parallelism, jobserver, watch, builddir)?)
             }
         };
-        self.ration(schedule, parallelism, builddir::path(frontend.scan.graph));
+        self.limit_admission(schedule, parallelism, builddir::path(frontend.scan.graph));
         let mut sampler = resource_sampler::machine();
-        self.begin_record(manifest);
+        self.start_recording(manifest);
         let run = Build {
             frontend,
             schedule,
@@ -209,23 +206,23 @@ impl Invocation<'_> {
             failures_allowed: self.options.keep_going as usize,
             sampler: &mut sampler,
         };
-        let verdict = self.stats.time("run", || run.run());
-        self.was_interrupted = verdict == BuildOutcome::Interrupted;
+        let outcome = self.stats.time("run", || run.run());
+        self.was_interrupted = outcome == BuildOutcome::Interrupted;
         drop(runner);
-        self.end_record();
-        Ok((verdict, signals_wait))
+        self.finish_recording();
+        Ok((outcome, signals_wait))
     }
 
-    fn listen(&mut self) -> Step<TerminationSignals> {
+    fn listen(&mut self) -> RunResult<TerminationSignals> {
         TerminationSignals::listen().map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
-    /// How commands are watched. Under the name `ninja` only if that is asked for.
-    fn watch(&self, schedule: &Schedule) -> Option<WatchOptions> {
+    /// Options for monitoring commands. Under the name `ninja`, commands are monitored only on request.
+    fn watch_options(&self, schedule: &Schedule) -> Option<WatchOptions> {
         let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, door, .. } = *self.options;
         let limits = ResourceLimits { hang_ms, total_ms, sample: door == Door::Tanto, ..ResourceLimits::NONE };
         let wanted = limits.sample || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
-        // Where no command is worth a control group, not even that is made in which they would be.
+        // If no command needs a cgroup, not even the parent cgroup is created.
         let groups = match () {
             () if hang_ms.is_some() => CgroupUse::All,
             () if limits.sample && schedule.has_job_expecting(LONG_MS) => CgroupUse::Long,
@@ -240,20 +237,22 @@ impl Invocation<'_> {
         jobserver: Option<Jobserver>,
         watch: Option<WatchOptions>,
         builddir: &[u8],
-    ) -> Step<ProcessRunner> {
-        // Jobs that are Tantos themselves know us by this, and do not wait for us.
-        let ancestors = (build_dir_lock::ANCESTORS.into(), build_dir_lock::for_jobs(self.turn.as_ref()));
+    ) -> RunResult<ProcessRunner> {
+        // Nested Tanto processes use it to recognize the lock.
+        let ancestors =
+            (build_dir_lock::ANCESTORS.into(), build_dir_lock::ancestors_for_jobs(self.build_dir_lock.as_ref()));
         let environment = [ancestors].into_iter().chain(job_slots::environment(jobserver.as_ref())).collect();
         let max_load = self.options.max_load;
         let own = self.own_state(builddir);
         let overflow = Some(Path::new(OsStr::from_bytes(if builddir.is_empty() { b"." } else { builddir })).into());
-        // An empty path cannot be written: nothing is remembered.
-        let known = own.as_ref().map(|own| own.join(clang_worker::KNOWN)).unwrap_or_default();
+        // Writing to an empty path fails, so nothing is cached.
+        let known = own.as_ref().map(|own| own.join(clang_worker::IDENTITY_CACHE)).unwrap_or_default();
         let writer = Rc::clone(&self.writer);
         let Options { clang_worker, checkpoints, verify_checkpoints, .. } = *self.options;
-        let kept = own.map(|own| own.join(clang_worker::KEPT));
+        let kept = own.map(|own| own.join(clang_worker::CHECKPOINT_DIR));
         let checkpoints = kept.and_then(|place| clang_worker::checkpoints(checkpoints, verify_checkpoints, place));
-        let worker = clang_worker::find(clang_worker, known, checkpoints).map_err(|why| self.fatal(&why))?;
+        let worker =
+            clang_worker::find(clang_worker, known, checkpoints).map_err(|error| self.fatal(&error.message()))?;
         let options = RunnerOptions {
             parallelism,
             max_load,
@@ -268,38 +267,37 @@ impl Invocation<'_> {
         ProcessRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }
 
-    /// The directory for Tanto's own state of the build directory, made if that is possible. In the tree it is named though
-    /// it could not be made: what is to be written there says why it is lost.
+    /// Tanto's own state directory, created if possible. Returned even if it could not be created in the tree: the
+    /// failure is reported on the first write.
     pub(super) fn own_state(&self, builddir: &[u8]) -> Option<PathBuf> {
         let state = self.state_of(builddir);
         let made = state.make().ok();
         if state.is_best_effort() { made } else { state.write_dir() }.map(Path::to_path_buf)
     }
 
-    /// Lets commands share memory as the user wants it.
-    fn ration(&self, schedule: &mut Schedule, parallelism: usize, builddir: &[u8]) {
+    fn limit_admission(&self, schedule: &mut Schedule, parallelism: usize, builddir: &[u8]) {
         let memory_kib = match self.options.memory {
             Memory::Off => return,
             Memory::Free => None,
-            // Checkpoints are a part of what builds in this directory take. What is free is less by them anyway.
+            // Memory of checkpoints counts towards the limit. Free memory already excludes it.
             Memory::AtMost(kib) => {
-                let held = clang_worker::held(&self.state_of(builddir)).map_or(0, |held| held.memory_kib);
+                let held = clang_worker::checkpoint_usage(&self.state_of(builddir)).map_or(0, |held| held.memory_kib);
                 Some(kib.saturating_sub(held).max(1))
             }
         };
         if !self.options.dry_run {
             schedule.limit_admission(schedule::AdmissionLimits {
                 memory_kib,
-                slots: job_slots::yielding(self.options, parallelism),
+                slots: job_slots::yielding_slots(self.options, parallelism),
             });
         }
     }
 
-    /// How many commands the schedule is to reckon with.
+    /// The number of slots for the schedule.
     fn slots(&self, parallelism: usize, jobserver: Option<&Jobserver>) -> usize {
         match () {
             () if self.options.dry_run => 1,
-            // Nobody knows how many tokens there will be; on a machine of our own it would be as many.
+            // The number of tokens is unknown; assume one for each CPU.
             () if matches!(jobserver, Some(Jobserver::Client(_))) => tanto_sys::machine::cpu::count().max(2),
             () => parallelism,
         }

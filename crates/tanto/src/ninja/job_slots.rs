@@ -1,5 +1,4 @@
-//! Whose job slots the commands of a run take: those of a `make` that runs us, or our own, which what they start takes
-//! too. Does not know how a slot is taken.
+//! Job slots of a run: those of a `make` that runs it, or its own, offered to its jobs by a jobserver.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,35 +16,32 @@ use crate::flags::Options;
 use crate::flags::door::Door;
 use crate::settings::layer::JobserverMode;
 
-/// Where flags are for every `make`; others read them too.
 const FLAGS: &str = "MAKEFLAGS";
-/// Where `cargo` looks first.
+/// Takes precedence in `cargo`.
 const CARGO_FLAGS: &str = "CARGO_MAKEFLAGS";
-/// A named pipe's name.
 const FIFO: &str = "jobserver";
 
-/// Our part.
 #[derive(PartialEq, Eq, Debug)]
-enum Part {
+enum JobserverRole {
     None,
     Client,
-    /// Through a named pipe?
+    /// `fifo`: through a named pipe.
     Server {
         fifo: bool,
     },
 }
 
-fn part(options: &Options, makeflags: &[u8]) -> Part {
+fn role(options: &Options, makeflags: &[u8]) -> JobserverRole {
     match options.jobserver {
-        _ if options.dry_run => Part::None,
-        JobserverMode::Off => Part::None,
-        JobserverMode::On => Part::Server { fifo: false },
-        JobserverMode::Fifo => Part::Server { fifo: true },
+        _ if options.dry_run => JobserverRole::None,
+        JobserverMode::Off => JobserverRole::None,
+        JobserverMode::On => JobserverRole::Server { fifo: false },
+        JobserverMode::Fifo => JobserverRole::Server { fifo: true },
         JobserverMode::Auto if names_a_server(makeflags) || options.door == Door::Ninja => match options.typed_jobs {
-            true => Part::None,
-            false => Part::Client,
+            true => JobserverRole::None,
+            false => JobserverRole::Client,
         },
-        JobserverMode::Auto => Part::Server { fifo: false },
+        JobserverMode::Auto => JobserverRole::Server { fifo: false },
     }
 }
 
@@ -54,13 +50,13 @@ fn makeflags() -> Option<OsString> {
 }
 
 impl Invocation<'_> {
-    fn part(&self) -> Part {
-        part(self.options, makeflags().unwrap_or_default().as_bytes())
+    fn role(&self) -> JobserverRole {
+        role(self.options, makeflags().unwrap_or_default().as_bytes())
     }
 
-    /// The jobserver of a `make` that runs us, if we are to take part in it.
-    pub(super) fn client(&mut self) -> Option<Client> {
-        if self.part() != Part::Client {
+    /// Connects to the jobserver in `MAKEFLAGS`, if the options allow it.
+    pub(super) fn connect_jobserver(&mut self) -> Option<Client> {
+        if self.role() != JobserverRole::Client {
             return None;
         }
         let connection = jobserver::connect(makeflags().as_deref().map(OsStrExt::as_bytes));
@@ -72,13 +68,18 @@ impl Invocation<'_> {
         connection.client
     }
 
-    /// Slots that others take too: those, or `parallelism` of our own.
-    pub(super) fn share(&mut self, client: Option<Client>, parallelism: usize, builddir: &[u8]) -> Option<Jobserver> {
+    /// Returns the client, or starts a server with `parallelism` slots.
+    pub(super) fn open_jobserver(
+        &mut self,
+        client: Option<Client>,
+        parallelism: usize,
+        builddir: &[u8],
+    ) -> Option<Jobserver> {
         if let Some(client) = client {
             return Some(Jobserver::Client(client));
         }
-        let Part::Server { fifo } = self.part() else { return None };
-        // Without a limit there is nothing to share.
+        let JobserverRole::Server { fifo } = self.role() else { return None };
+        // An unlimited build has no slots to share.
         if parallelism > MOST_SLOTS {
             return None;
         }
@@ -93,7 +94,7 @@ impl Invocation<'_> {
 
     fn fifo(&self, parallelism: usize, builddir: &[u8]) -> Result<Server, JobserverError> {
         let mut refusal = None;
-        for path in self.fifo_places(builddir).iter().filter(|path| is_plain(path)) {
+        for path in self.fifo_paths(builddir).iter().filter(|path| is_allowed_in_makeflags(path)) {
             match Server::fifo(parallelism, path) {
                 Ok(server) => return Ok(server),
                 Err(why) => refusal = Some(why),
@@ -102,14 +103,14 @@ impl Invocation<'_> {
         Err(refusal.unwrap_or(JobserverError::NoFifoPath))
     }
 
-    /// The place of our own state, where nobody else is while we have our turn; then the system's place for such things.
-    fn fifo_places(&self, builddir: &[u8]) -> Vec<PathBuf> {
+    /// Paths for the named pipe: in Tanto's own state, if the lock makes it unique, then in the temporary directory.
+    fn fifo_paths(&self, builddir: &[u8]) -> Vec<PathBuf> {
         let mut places = Vec::new();
-        if self.turn.as_ref().is_some_and(|turn| turn.is_mine())
+        if self.build_dir_lock.as_ref().is_some_and(|build_dir_lock| build_dir_lock.is_held())
             && let (Some(own), Ok(directory)) = (self.own_state(builddir), std::env::current_dir())
         {
             let path = directory.join(own).join(FIFO);
-            // One that was killed has left it there.
+            // Left by a killed process.
             let _ = fs::remove_file(&path);
             places.push(path);
         }
@@ -119,20 +120,19 @@ impl Invocation<'_> {
     }
 }
 
-/// Of how many commands half may run while the processors have too much to do. A number that the user chose is not lowered,
-/// whatever else runs on the machine.
-pub(super) fn yielding(options: &Options, parallelism: usize) -> usize {
+/// The number of slots of which half may run while the CPUs are overloaded. A number chosen by the user is not reduced.
+pub(super) fn yielding_slots(options: &Options, parallelism: usize) -> usize {
     if options.own_jobs { usize::MAX } else { parallelism }
 }
 
-/// It can be named in `MAKEFLAGS`: absolute, and without a byte that make, or a shell that makes a command of it, takes
-/// for something else.
-fn is_plain(path: &Path) -> bool {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"/._-+,=:@%".contains(byte);
-    path.is_absolute() && path.as_os_str().as_bytes().iter().all(is_plain)
+/// Returns whether the path can be part of `MAKEFLAGS`: absolute, and without special characters of make or the shell.
+fn is_allowed_in_makeflags(path: &Path) -> bool {
+    let is_allowed_in_makeflags =
+        |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"/._-+,=:@%".contains(byte);
+    path.is_absolute() && path.as_os_str().as_bytes().iter().all(is_allowed_in_makeflags)
 }
 
-/// What commands find in their environment because of these slots.
+/// Environment variables for commands.
 pub(super) fn environment(share: Option<&Jobserver>) -> Vec<(OsString, OsString)> {
     let Some(Jobserver::Server(server)) = share else { return Vec::new() };
     let flags = OsString::from_vec(server.makeflags(makeflags().unwrap_or_default().as_bytes()));
@@ -152,45 +152,48 @@ mod tests {
         crate::flags::options(door, b"x", &args, around, &mut |_| {}).unwrap()
     }
 
-    fn part_of(door: Door, args: &str, makeflags: &str) -> Part {
-        part(&options(door, args, &Surroundings::default()), makeflags.as_bytes())
+    fn role_of(door: Door, args: &str, makeflags: &str) -> JobserverRole {
+        role(&options(door, args, &Surroundings::default()), makeflags.as_bytes())
     }
 
     #[test]
-    fn only_a_number_that_nobody_chose_yields_to_other_processes() {
+    fn only_the_default_number_of_jobs_yields() {
         let none = Surroundings::default();
         let variable = Surroundings { flags: Some("-j 4".into()), ..Surroundings::default() };
-        assert_eq!(yielding(&options(Door::Tanto, "", &none), 4), 4);
-        assert_eq!(yielding(&options(Door::Tanto, "-j4", &none), 4), usize::MAX);
-        assert_eq!(yielding(&options(Door::Tanto, "", &variable), 4), usize::MAX);
+        assert_eq!(yielding_slots(&options(Door::Tanto, "", &none), 4), 4);
+        assert_eq!(yielding_slots(&options(Door::Tanto, "-j4", &none), 4), usize::MAX);
+        assert_eq!(yielding_slots(&options(Door::Tanto, "", &variable), 4), usize::MAX);
     }
 
     #[test]
-    fn a_build_offers_slots_unless_there_are_some() {
-        const PIPE: Part = Part::Server { fifo: false };
-        let tanto = |args, makeflags| part_of(Door::Tanto, args, makeflags);
+    fn tanto_build_serves_unless_it_is_a_client() {
+        const PIPE: JobserverRole = JobserverRole::Server { fifo: false };
+        let tanto = |args, makeflags| role_of(Door::Tanto, args, makeflags);
         for args in ["", "-j4", "--jobserver=auto"] {
             assert_eq!(tanto(args, "k"), PIPE, "{args}");
         }
-        assert_eq!([tanto("", SERVER), tanto("-j4", SERVER)], [Part::Client, Part::None]);
+        assert_eq!([tanto("", SERVER), tanto("-j4", SERVER)], [JobserverRole::Client, JobserverRole::None]);
         assert_eq!([tanto("--jobserver=on", SERVER), tanto("-j4 --jobserver=on", "")], [PIPE, PIPE]);
-        assert_eq!(tanto("--jobserver=fifo", SERVER), Part::Server { fifo: true });
-        assert_eq!([tanto("--jobserver=off", SERVER), tanto("-n", ""), tanto("-n", SERVER)], [const { Part::None }; 3]);
+        assert_eq!(tanto("--jobserver=fifo", SERVER), JobserverRole::Server { fifo: true });
+        assert_eq!(
+            [tanto("--jobserver=off", SERVER), tanto("-n", ""), tanto("-n", SERVER)],
+            [const { JobserverRole::None }; 3]
+        );
     }
 
     #[test]
-    fn ninja_offers_none_unless_asked() {
-        let ninja = |args, makeflags| part_of(Door::Ninja, args, makeflags);
-        assert_eq!([ninja("", ""), ninja("", SERVER)], [const { Part::Client }; 2]);
-        assert_eq!([ninja("-j4", SERVER), ninja("-n", SERVER)], [const { Part::None }; 2]);
-        assert_eq!(ninja("--jobserver=on", SERVER), Part::Server { fifo: false });
+    fn ninja_serves_only_on_request() {
+        let ninja = |args, makeflags| role_of(Door::Ninja, args, makeflags);
+        assert_eq!([ninja("", ""), ninja("", SERVER)], [const { JobserverRole::Client }; 2]);
+        assert_eq!([ninja("-j4", SERVER), ninja("-n", SERVER)], [const { JobserverRole::None }; 2]);
+        assert_eq!(ninja("--jobserver=on", SERVER), JobserverRole::Server { fifo: false });
     }
 
     #[test]
-    fn a_path_that_make_would_split_is_no_place() {
-        assert!(is_plain(Path::new("/a/b-c_d.e")));
+    fn path_with_special_characters_is_not_allowed_in_makeflags() {
+        assert!(is_allowed_in_makeflags(Path::new("/a/b-c_d.e")));
         for other in ["a/b", "/a b", "/a$b", "/a\\b", "/a\tb", "/a'b", "/a#b", "/a;b"] {
-            assert!(!is_plain(Path::new(other)), "{other}");
+            assert!(!is_allowed_in_makeflags(Path::new(other)), "{other}");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The two logs of a build directory: where they lie, loading them, opening them for a build. Does not know what is
-//! in them.
+//! Loads and opens the logs of a build directory.
 
 use tanto_ninja::builddir;
 use tanto_ninja::disk::{Disk, RealDisk};
@@ -8,10 +7,9 @@ use tanto_ninja::graph::Graph;
 use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::targets::{LookupOptions, collect_targets, needs_command};
 
-use super::{Invocation, Step, other_ninja};
+use super::{Invocation, RunResult, other_ninja};
 use tanto_exec::event::Level;
 
-/// What a build directory remembers.
 pub struct Logs {
     /// `.ninja_log`
     pub build: BuildLog,
@@ -20,9 +18,9 @@ pub struct Logs {
 }
 
 impl Invocation<'_> {
-    /// The logs, if the build may have a use for them; else logs without files, which stay empty. ninja reads its logs
-    /// whatever it builds: of what it would find there, we look for the warnings about the versions alone.
-    pub(super) fn load_wanted_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
+    /// Loads the logs, or returns empty ones without files if the build cannot use them. Ninja always loads its logs;
+    /// its only visible effect then is a warning about the version, which is checked here.
+    pub(super) fn load_wanted_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> RunResult<Logs> {
         if self.wants_logs(graph, builddir) {
             return self.load_logs(graph, builddir);
         }
@@ -30,7 +28,7 @@ impl Invocation<'_> {
     }
 
     fn wants_logs(&self, graph: &Graph<'_>, builddir: &[u8]) -> bool {
-        // `source^` may be one that only the deps log knows.
+        // `source^` may name a header that is only in the deps log.
         let asks_log = self.options.targets.iter().any(|target| target.ends_with(b"^"));
         if self.options.tool.is_some() || self.options.debug.explain || asks_log {
             return true;
@@ -41,8 +39,8 @@ impl Invocation<'_> {
         needs_command(graph, &nodes) || !have_supported_headers(builddir)
     }
 
-    /// Reads both logs; writes nothing.
-    pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> Step<Logs> {
+    /// Loads both logs without writing.
+    pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> RunResult<Logs> {
         let path = builddir::join(builddir, ".ninja_log");
         let (new_version, threads) = (self.options.log_version.unwrap_or(NEWEST), self.options.threads);
         let resume = |graph: &mut Graph<'_>| BuildLog::resume(&path, graph.build_log_index()?, graph, threads);
@@ -61,7 +59,7 @@ impl Invocation<'_> {
         Ok(Logs { build, deps })
     }
 
-    fn loaded<T>(&mut self, loaded: Result<(T, Option<Vec<u8>>), Error>) -> Step<T> {
+    fn loaded<T>(&mut self, loaded: Result<(T, Option<Vec<u8>>), Error>) -> RunResult<T> {
         match loaded {
             Ok((log, None)) => Ok(log),
             Ok((log, Some(text))) => {
@@ -72,9 +70,9 @@ impl Invocation<'_> {
         }
     }
 
-    /// Says once that an older ninja has added to the log, if that is why commands run again.
+    /// Warns once if an older ninja has appended to the log, which makes commands run again.
     pub(super) fn warn_of_older_ninja(&mut self, found: bool, builddir: &[u8]) {
-        if found && !std::mem::replace(&mut self.said_older, true) {
+        if found && !std::mem::replace(&mut self.reported_older_ninja, true) {
             let path = builddir::join(builddir, ".ninja_log");
             let why =
                 b": a ninja older than 1.12 has added to this log of version 7: what it built is built again. To use \
@@ -83,8 +81,8 @@ impl Invocation<'_> {
         }
     }
 
-    /// From now on the logs are written; either is rewritten first if most of it is void.
-    pub(super) fn open_logs(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> Step<()> {
+    /// Allows writing, and rewrites logs that are mostly superseded.
+    pub(super) fn open_logs(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> RunResult<()> {
         if !logs.build.was_found() && self.options.log_version.is_none() {
             logs.build
                 .set_new_version(other_ninja::log_version(self.options.cache.as_deref()).unwrap_or(NEWEST), graph);
@@ -101,10 +99,10 @@ impl Invocation<'_> {
     }
 }
 
-/// The version of a new log where nothing else is known.
+/// The default version of a new log.
 const NEWEST: u32 = 7;
 
-/// Would ninja have no warning about either?
+/// Returns whether ninja would not warn about either log.
 fn have_supported_headers(builddir: &[u8]) -> bool {
     BuildLog::has_supported_header(&builddir::join(builddir, ".ninja_log"))
         && DepsLog::has_supported_header(&builddir::join(builddir, ".ninja_deps"))

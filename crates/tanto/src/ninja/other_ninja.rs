@@ -1,4 +1,4 @@
-//! The other ninja in `PATH`: a new log gets the version that it writes, so that a user can go back to it.
+//! Finds another ninja in `PATH`, whose log version a new log gets, so that the user can go back to it.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -13,43 +13,42 @@ use std::time::{Duration, Instant};
 
 use tanto_sys::fs::{private_files, state_dir};
 
-/// What does not say its version so soon is taken for no ninja.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit for printing the version.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest answer, and longest file in which one is remembered, in bytes.
-const LONGEST: u64 = 8 << 10;
+/// The maximum length in bytes of the version and of the cache file.
+const MAX_LENGTH: u64 = 8 << 10;
 
-/// All programs of this name in these directories.
+/// All executables named `ninja` in these directories.
 pub fn all_in(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
     let is_program =
         |path: &PathBuf| fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
     path.map(std::env::split_paths).into_iter().flatten().map(|dir| dir.join("ninja")).filter(is_program)
 }
 
-/// Is this program the running one?
 pub fn is_this_program(path: &Path) -> bool {
     let own = std::env::current_exe().and_then(|path| path.canonicalize());
     own.is_ok_and(|own| path.canonicalize().is_ok_and(|path| path == own))
 }
 
-/// The version of the log that the first other ninja in `PATH` writes; `None` if there is none. It is asked once, and its
-/// answer is remembered in the user's cache until the program changes.
+/// The log version of the first other ninja in `PATH`; `None` if there is none. Cached in the user's cache directory
+/// until the program changes.
 pub(super) fn log_version(cache: Option<&Path>) -> Option<u32> {
     let ninja = all_in(std::env::var_os("PATH").as_deref()).find(|path| !is_this_program(path))?.canonicalize().ok()?;
     let stamp = stamp(&ninja, &fs::metadata(&ninja).ok()?);
-    if let Some(version) = cache.and_then(|cache| remembered(cache, &stamp)) {
+    if let Some(version) = cache.and_then(|cache| read_cache(cache, &stamp)) {
         return Some(version);
     }
-    let version = log_of(&asked(&ninja)?)?;
+    let version = log_version_of(&query_version(&ninja)?)?;
     if let Some(cache) = cache {
-        // Where it cannot be remembered, it is asked for the next new log as well.
-        let _ = remember(cache, &stamp, version);
+        // On an error, the program is query_version again next time.
+        let _ = write_cache(cache, &stamp, version);
     }
     Some(version)
 }
 
-/// The log's version by the version of ninja, such as `1.11.1`.
-fn log_of(version: &[u8]) -> Option<u32> {
+/// The log version of a ninja version such as `1.11.1`.
+fn log_version_of(version: &[u8]) -> Option<u32> {
     let mut parts = std::str::from_utf8(version).ok()?.trim_end().split('.').map(str::parse::<u32>);
     match (parts.next()?.ok()?, parts.next()?.ok()?) {
         (0, _) | (1, ..=11) => Some(5),
@@ -58,9 +57,9 @@ fn log_of(version: &[u8]) -> Option<u32> {
     }
 }
 
-/// What it prints as its version.
-fn asked(ninja: &Path) -> Option<Vec<u8>> {
-    // Of a socket one can read with a limit of time, whoever else may keep it open.
+/// Runs `ninja --version`.
+fn query_version(ninja: &Path) -> Option<Vec<u8>> {
+    // A socket has a read timeout, even if another process keeps it open.
     let (mut ours, theirs) = UnixStream::pair().ok()?;
     let mut command = Command::new(ninja);
     command.arg("--version").stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::null());
@@ -73,7 +72,7 @@ fn asked(ninja: &Path) -> Option<Vec<u8>> {
 }
 
 fn first_line(from: &mut UnixStream) -> Option<Vec<u8>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut text = Vec::new();
     let mut buffer = [0; 256];
     while !text.contains(&b'\n') {
@@ -81,33 +80,33 @@ fn first_line(from: &mut UnixStream) -> Option<Vec<u8>> {
         from.set_read_timeout(Some(left)).ok()?;
         let length = from.read(&mut buffer).ok().filter(|length| *length > 0)?;
         text.extend_from_slice(&buffer[..length]);
-        if text.len() as u64 > LONGEST {
+        if text.len() as u64 > MAX_LENGTH {
             return None;
         }
     }
     Some(text.split(|&byte| byte == b'\n').next()?.to_vec())
 }
 
-/// What is the same as long as the program is.
+/// Changes when the program changes.
 fn stamp(path: &Path, data: &Metadata) -> Vec<u8> {
     let [seconds, changed] = [(data.mtime(), data.mtime_nsec()), (data.ctime(), data.ctime_nsec())];
     let numbers = format!("{} {} {} {seconds:?} {changed:?} ", data.dev(), data.ino(), data.size());
     [numbers.as_bytes(), path.as_os_str().as_bytes(), b"\n"].concat()
 }
 
-fn place(tanto: &Path) -> PathBuf {
+fn cache_file(tanto: &Path) -> PathBuf {
     tanto.join("other-ninja")
 }
 
-fn remembered(cache: &Path, stamp: &[u8]) -> Option<u32> {
+fn read_cache(cache: &Path, stamp: &[u8]) -> Option<u32> {
     let mut text = Vec::new();
-    private_files::open(&place(&cache.join("tanto"))).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
+    private_files::open(&cache_file(&cache.join("tanto"))).ok()?.take(MAX_LENGTH).read_to_end(&mut text).ok()?;
     let version = std::str::from_utf8(text.strip_prefix(stamp)?).ok()?.trim_end().parse().ok()?;
     (5..=7).contains(&version).then_some(version)
 }
 
-fn remember(cache: &Path, stamp: &[u8], version: u32) -> std::io::Result<()> {
-    let place = place(&state_dir::create_cache_dir(cache)?);
+fn write_cache(cache: &Path, stamp: &[u8], version: u32) -> std::io::Result<()> {
+    let place = cache_file(&state_dir::create_cache_dir(cache)?);
     let new = place.with_extension(format!("{}.new", std::process::id()));
     let written = private_files::create(&new)
         .and_then(|mut file| file.write_all(&[stamp, format!("{version}\n").as_bytes()].concat()));
@@ -120,40 +119,40 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn each_version_has_its_log() {
+    fn log_version_follows_from_the_ninja_version() {
         for (version, log) in
             [("1.8.2", 5), ("1.11.1\n", 5), ("1.12.1", 6), ("1.13.2.git", 7), ("1.14.0", 7), ("2.0", 7)]
         {
-            assert_eq!(log_of(version.as_bytes()), Some(log), "{version}");
+            assert_eq!(log_version_of(version.as_bytes()), Some(log), "{version}");
         }
         for other in ["", "ninja", "1", "1.x", "-1.2", "\u{e9}.1"] {
-            assert_eq!(log_of(other.as_bytes()), None, "{other}");
+            assert_eq!(log_version_of(other.as_bytes()), None, "{other}");
         }
     }
 
     #[test]
-    fn a_program_is_asked_for_a_line() {
+    fn version_query_reads_one_line() {
         let place = Scratch::new("other-ninja");
         let said = |text: &str| {
             place.program("ninja", format!("#!/bin/sh\n{text}\n"));
-            asked(&place.at("ninja"))
+            query_version(&place.at("ninja"))
         };
         assert_eq!(said("echo \"$#$1\"; echo more").as_deref(), Some(&b"1--version"[..]));
         assert_eq!(said("echo 1.11.1; exec sleep 1000").as_deref(), Some(&b"1.11.1"[..]));
         assert_eq!(said("exit 1"), None);
         assert_eq!(said("exec head -c 1000000 /dev/zero"), None);
-        assert_eq!(asked(&place.at("none")), None);
+        assert_eq!(query_version(&place.at("none")), None);
     }
 
     #[test]
-    fn an_answer_is_remembered_until_the_program_changes() {
+    fn version_is_cached_until_the_program_changes() {
         let place = Scratch::new("other-ninja-kept");
         let cache = place.path();
-        remember(cache, b"stamp\n", 6).unwrap();
-        assert_eq!([&b"stamp\n"[..], b"other\n", b""].map(|stamp| remembered(cache, stamp)), [Some(6), None, None]);
-        remember(cache, b"stamp\n", 5).unwrap();
-        assert_eq!(remembered(cache, b"stamp\n"), Some(5));
+        write_cache(cache, b"stamp\n", 6).unwrap();
+        assert_eq!([&b"stamp\n"[..], b"other\n", b""].map(|stamp| read_cache(cache, stamp)), [Some(6), None, None]);
+        write_cache(cache, b"stamp\n", 5).unwrap();
+        assert_eq!(read_cache(cache, b"stamp\n"), Some(5));
         place.write("tanto/other-ninja", "stamp\n8\n");
-        assert_eq!(remembered(cache, b"stamp\n"), None);
+        assert_eq!(read_cache(cache, b"stamp\n"), None);
     }
 }

@@ -1,5 +1,4 @@
-//! The record that a build leaves: when it begins and ends, who else looks on, and what is said if it could not be kept.
-//! Does not know what is in it.
+//! Records a build: the session recorder beside the view, and messages about it.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::rc::Rc;
@@ -14,50 +13,48 @@ use tanto_record::session::recorder::Recorder;
 use tanto_sys::machine::cpu;
 
 use super::Invocation;
-use super::view::Shown;
+use super::view::Display;
 use crate::flags::Options;
 use crate::settings::layer::Jobs;
 
-/// All who look on at a run.
+/// The view and the recorder of a run.
 pub struct Views {
-    /// What the user sees.
-    pub shown: Shown,
-    /// What remains.
+    pub display: Display,
     pub recorder: Recorder,
 }
 
 impl Views {
-    /// With what the options want kept, by `writer`. What runs nothing leaves nothing behind.
-    pub fn new(shown: Shown, options: &Options, writer: &Rc<Writer>) -> Views {
+    /// Dry runs and tools are not recorded.
+    pub fn new(display: Display, options: &Options, writer: &Rc<Writer>) -> Views {
         let wanted = options.record && !options.dry_run && options.tool.is_none();
-        Views { shown, recorder: Recorder::new(wanted, Rc::clone(writer)) }
+        Views { display, recorder: Recorder::new(wanted, Rc::clone(writer)) }
     }
 }
 
 impl View for Views {
     fn event(&mut self, event: Event<'_>) {
         self.recorder.event(event);
-        self.shown.event(event);
+        self.display.event(event);
     }
 
     fn flush(&mut self) {
-        self.shown.flush();
+        self.display.flush();
         self.recorder.flush();
     }
 
     fn followed_job(&self) -> Option<JobId> {
-        self.shown.followed_job()
+        self.display.followed_job()
     }
 
     fn tick_interval(&self) -> Option<Duration> {
-        self.shown.tick_interval()
+        self.display.tick_interval()
     }
 }
 
 impl Invocation<'_> {
-    /// Commands are about to run: those that bring the manifest itself up to date, or those of the targets.
-    pub(super) fn begin_record(&mut self, manifest: bool) {
-        if !self.tells_more() {
+    /// Called before commands run. `manifest` tells whether they bring the manifest up to date.
+    pub(super) fn start_recording(&mut self, manifest: bool) {
+        if !self.needs_details() {
             return;
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -73,28 +70,28 @@ impl Invocation<'_> {
             processors: cpu::count() as u32,
         };
         self.view.recorder.start(&self.state, &head);
-        self.view.shown.begin(&head);
+        self.view.display.begin(&head);
     }
 
-    /// Somebody hears more of commands than a user sees: what they wait for, and why they run.
-    pub(super) fn tells_more(&self) -> bool {
-        self.view.recorder.is_enabled() || self.view.shown.is_lines()
+    /// Returns whether events need details: dependencies and explanations.
+    pub(super) fn needs_details(&self) -> bool {
+        self.view.recorder.is_enabled() || self.view.display.is_jsonl()
     }
 
-    /// Where all is that the commands of a failed build printed, for a view that has summed up the rest.
-    pub(super) fn name_record(&mut self) {
-        let session = self.view.recorder.session_path().filter(|_| self.view.shown.sums_up());
+    /// Prints the path of the full log, if the view has display only a summary of a failed build.
+    pub(super) fn print_log_path(&mut self) {
+        let session = self.view.recorder.session_path().filter(|_| self.view.display.shows_summary());
         if let Some(path) = session.map(|path| path.as_os_str().as_bytes().to_vec()) {
             let path = path.strip_prefix(b"./").unwrap_or(&path);
             self.say(Level::Info, &[b"full log: ", path].concat());
         }
     }
 
-    /// No command runs any more. That something could not be kept is said once, however often the manifest is built; not
-    /// under the name `ninja`, where nobody has asked for a record.
-    pub(super) fn end_record(&mut self) {
+    /// Called after the last command. Reports an error once per run; not under the name `ninja`, where recording is
+    /// best effort.
+    pub(super) fn finish_recording(&mut self) {
         let Err(error) = self.view.recorder.finish() else { return };
-        if !self.state.is_best_effort() && !std::mem::replace(&mut self.said_unkept, true) {
+        if !self.state.is_best_effort() && !std::mem::replace(&mut self.reported_record_error, true) {
             let why = tanto_sys::error::text(&error);
             self.say(Level::Warning, &[b"no record of this build in .tanto: ", &why[..]].concat());
         }

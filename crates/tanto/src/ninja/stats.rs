@@ -1,8 +1,8 @@
-//! How long the steps of a run took (`-d stats`). Does not know what they do.
+//! Durations of the phases of a run (`-d stats`).
 
 use std::time::{Duration, Instant};
 
-/// Counts and times by step, in the order in which steps were first taken.
+/// Counts and durations, in the order in which phases first ran.
 pub struct Stats {
     wanted: bool,
     rows: Vec<Row>,
@@ -15,12 +15,10 @@ struct Row {
 }
 
 impl Stats {
-    /// Counts only if `wanted`.
     pub fn new(wanted: bool) -> Self {
         Stats { wanted, rows: Vec::new() }
     }
 
-    /// Does the step.
     pub fn time<T>(&mut self, name: &'static str, step: impl FnOnce() -> T) -> T {
         if !self.wanted {
             return step();
@@ -35,7 +33,7 @@ impl Stats {
         result
     }
 
-    /// The table, as ninja lays it out; empty if nothing was to be counted.
+    /// The table in ninja's format; empty if not enabled.
     pub fn table(&self) -> String {
         if !self.wanted {
             return String::new();

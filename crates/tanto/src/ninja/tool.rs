@@ -1,4 +1,4 @@
-//! `-t`: runs a tool instead of a build, as soon as what it needs is loaded. Does not know what the tools do.
+//! `-t`: runs a tool instead of a build, after loading the files it needs.
 
 use std::io::{self, BufWriter, ErrorKind};
 
@@ -9,31 +9,31 @@ use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::tools::{Context, RunAfter, ToolOptions, ToolOutcome};
 use tanto_record::views::ninja::Verbosity;
 
-use super::deferred_output::{Gate, Held};
+use super::deferred_output::{DeferredOutput, OutputGate};
 use super::logs::Logs;
-use super::{End, Invocation, Round, Step};
+use super::{ExitCode, Invocation, Round, RunResult};
 use crate::flags::low::ToolCall;
 
-/// 128 and the number of SIGPIPE.
+/// 128 plus the number of SIGPIPE.
 const KILLED_BY_PIPE: i32 = 141;
 
 impl<'o> Invocation<'o> {
-    /// Runs the tool if nothing has to be loaded for it. As the two below: nothing comes after a tool but, if it had
-    /// to wait for its turn, the next round, which `Some` asks for.
-    pub(super) fn tool_after_flags(&mut self) -> Step<Option<Round>> {
+    /// Runs a tool that needs no files. This and the two functions below return `Some` if the tool must run again in
+    /// another round, and an exit code as the error otherwise.
+    pub(super) fn tool_after_flags(&mut self) -> RunResult<Option<Round>> {
         let Some(call) = self.tool(RunAfter::AfterFlags) else { return Ok(None) };
         let arena = Arena::new();
         self.run_tool(call, &mut arena.empty(), &no_logs()).map(Some)
     }
 
-    /// Runs the tool if the graph is all that it needs.
-    pub(super) fn tool_after_load(&mut self, graph: &mut Graph<'_>) -> Step<Option<Round>> {
+    /// Runs a tool that needs the manifest.
+    pub(super) fn tool_after_load(&mut self, graph: &mut Graph<'_>) -> RunResult<Option<Round>> {
         let Some(call) = self.tool(RunAfter::AfterLoad) else { return Ok(None) };
         self.run_tool(call, graph, &no_logs()).map(Some)
     }
 
-    /// Runs the tool, which needs the logs.
-    pub(super) fn tool_after_logs(&mut self, graph: &mut Graph<'_>, logs: &Logs) -> Step<Option<Round>> {
+    /// Runs a tool that needs the logs.
+    pub(super) fn tool_after_logs(&mut self, graph: &mut Graph<'_>, logs: &Logs) -> RunResult<Option<Round>> {
         let Some(call) = self.tool(RunAfter::AfterLogs) else { return Ok(None) };
         self.run_tool(call, graph, logs).map(Some)
     }
@@ -42,7 +42,7 @@ impl<'o> Invocation<'o> {
         self.options.tool.as_ref().filter(|call| call.tool.when == when)
     }
 
-    fn run_tool(&mut self, call: &ToolCall, graph: &mut Graph<'_>, logs: &Logs) -> Step<Round> {
+    fn run_tool(&mut self, call: &ToolCall, graph: &mut Graph<'_>, logs: &Logs) -> RunResult<Round> {
         let builddir = match call.tool.when {
             RunAfter::AfterLogs => builddir::path(graph).to_vec(),
             RunAfter::AfterFlags | RunAfter::AfterLoad => Vec::new(),
@@ -57,13 +57,13 @@ impl<'o> Invocation<'o> {
             threads: self.options.threads,
         };
         let blocks = graph.blocks().cloned();
-        let gate = Gate::new(blocks.as_deref(), self.threads());
-        // A server never comes to the end of its answer.
-        if call.tool.is_server() && !gate.opens() {
-            return Ok(Round::AgainAfterWait);
+        let gate = OutputGate::new(blocks.as_deref(), self.threads());
+        // Deferring output is not possible for a server.
+        if call.tool.is_server() && !gate.verify() {
+            return Ok(Round::ReloadAfterWait);
         }
-        let mut out = BufWriter::new(Held::new(&gate, io::stdout().lock()));
-        let mut err = Held::new(&gate, io::stderr().lock());
+        let mut out = BufWriter::new(DeferredOutput::new(&gate, io::stdout().lock()));
+        let mut err = DeferredOutput::new(&gate, io::stderr().lock());
         let mut context = Context {
             graph,
             build_log: &logs.build,
@@ -72,18 +72,18 @@ impl<'o> Invocation<'o> {
             options: &options,
             out: &mut out,
             err: &mut err,
-            // What is written hangs on what was loaded.
-            lock_build_dir: &mut |builddir| self.take_turn(builddir) || !gate.opens(),
+            // Writes depend on the loaded graph, so verify it.
+            lock_build_dir: &mut |builddir| self.lock_build_dir(builddir) || !gate.verify(),
         };
         let ended = call.tool.run(&mut context, &call.args);
         let out = out.into_parts().0;
         let ended = ended.and_then(|ended| out.end().and(err.end()).map(|()| ended));
         match ended {
-            _ if self.doubts.are_right() => Ok(Round::AgainAfterWait),
-            Ok(ToolOutcome::Rerun) => Ok(Round::AgainAfterWait),
-            Ok(ToolOutcome::ExitCode(code)) => Err(End(code)),
-            // Whoever read has read enough: ninja dies of the signal, which a shell sees as this code.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(End(KILLED_BY_PIPE)),
+            _ if self.checks.found_damage() => Ok(Round::ReloadAfterWait),
+            Ok(ToolOutcome::Rerun) => Ok(Round::ReloadAfterWait),
+            Ok(ToolOutcome::ExitCode(code)) => Err(ExitCode(code)),
+            // The reader has closed the pipe. Ninja is killed by SIGPIPE, for which shells report this code.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ExitCode(KILLED_BY_PIPE)),
             Err(error) => Err(self.fatal(&[b"writing the answer: ", &tanto_sys::error::text(&error)[..]].concat())),
         }
     }

@@ -1,4 +1,4 @@
-//! Which view a run has on standard output: ninja's status lines, or a live region. Does not know what is shown.
+//! Selects the view on standard output: ninja's status lines, the live view, or JSON lines.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -22,8 +22,8 @@ use crate::flags::Options;
 use crate::flags::door::Door;
 use crate::settings::layer::{self, StatusFormat};
 
-/// What the user sees of a run.
-pub struct Shown {
+/// The view of a run.
+pub struct Display {
     kind: Kind,
     format: Result<(), FormatError>,
 }
@@ -34,21 +34,20 @@ enum Kind {
     Lines(Box<Stream>),
 }
 
-impl Shown {
-    /// Complains of a status format that cannot be shown, if it is to be shown at all. To be called when there is
-    /// something to run, before the first command: ninja does not look at the format earlier.
+impl Display {
+    /// Reports an invalid status format. Call before the first command: like ninja, a no-op build does not check it.
     pub fn check_format(&self) -> Result<(), FormatError> {
         self.format.clone()
     }
 
-    /// Commands are about to run.
+    /// Called before commands run.
     pub fn begin(&mut self, head: &Head) {
         if let Kind::Lines(stream) = &mut self.kind {
             stream.begin(head);
         }
     }
 
-    /// From now on shows the output of this command while it runs. False if the view has no place for it.
+    /// Shows the output of this command while it runs. Returns false if the view does not support it.
     pub fn follow(&mut self, follow: Follow) -> bool {
         match &mut self.kind {
             Kind::Live(live) => live.view.follow(follow),
@@ -57,13 +56,12 @@ impl Shown {
         true
     }
 
-    /// It sums up a build that failed.
-    pub fn sums_up(&self) -> bool {
+    pub fn shows_summary(&self) -> bool {
         matches!(self.kind, Kind::Live(_))
     }
 
-    /// It tells of all that happens, in lines that nothing may stand between.
-    pub fn is_lines(&self) -> bool {
+    /// Nothing else may be printed on standard output.
+    pub fn is_jsonl(&self) -> bool {
         matches!(self.kind, Kind::Lines(_))
     }
 
@@ -76,7 +74,7 @@ impl Shown {
     }
 }
 
-impl View for Shown {
+impl View for Display {
     fn event(&mut self, event: Event<'_>) {
         self.view().event(event);
     }
@@ -100,24 +98,24 @@ impl View for Shown {
     }
 }
 
-/// The live view, which is taken off the screen when the terminal asks for a halt.
+/// The live view, which is cleared when the terminal stops the process (Ctrl-Z).
 struct Live {
     view: LiveView,
-    /// Listened to while the screen is ours (where that can be): a command that has it halts with us.
-    halts: Option<Option<StopFlag>>,
-    /// Shows the cursor if a signal ends us in that time.
-    rescue: Option<CursorGuard>,
+    /// Listens while the live region is shown: a console command stops together with this process.
+    stop_flag: Option<Option<StopFlag>>,
+    /// Restores the cursor if a signal ends the process.
+    cursor_guard: Option<CursorGuard>,
 }
 
 impl View for Live {
     fn event(&mut self, event: Event<'_>) {
         self.view.event(event);
-        self.halt_if_asked();
+        self.stop_if_requested();
     }
 
     fn flush(&mut self) {
         self.view.flush();
-        self.halt_if_asked();
+        self.stop_if_requested();
     }
 
     fn followed_job(&self) -> Option<JobId> {
@@ -130,31 +128,31 @@ impl View for Live {
 }
 
 impl Live {
-    fn halt_if_asked(&mut self) {
+    fn stop_if_requested(&mut self) {
         if self.view.tick_interval().is_none() {
-            (self.halts, self.rescue) = (None, None);
+            (self.stop_flag, self.cursor_guard) = (None, None);
             return;
         }
-        if self.rescue.is_none() {
-            self.rescue = standard_output().map(CursorGuard::begin);
+        if self.cursor_guard.is_none() {
+            self.cursor_guard = standard_output().map(CursorGuard::begin);
         }
-        let halts = self.halts.get_or_insert_with(StopFlag::listen);
-        if let Some(halts) = halts.as_ref().filter(|halts| halts.is_set()) {
+        let stop_flag = self.stop_flag.get_or_insert_with(StopFlag::listen);
+        if let Some(stop_flag) = stop_flag.as_ref().filter(|stop_flag| stop_flag.is_set()) {
             self.view.hide();
-            halts.stop();
+            stop_flag.stop();
         }
     }
 }
 
-/// The view that the options ask for. An error is a format that makes no sense.
-pub fn of(options: &Options) -> Result<Shown, Vec<u8>> {
+/// Creates the view. The error is about an invalid status format.
+pub fn create(options: &Options) -> Result<Display, Vec<u8>> {
     let format = match &options.status {
         StatusFormat::Percent(text) => ProgressFormat::parse_ninja_status(text),
         StatusFormat::Variables(text) => ProgressFormat::parse_status(text).map_err(|bad| bad.0)?,
     };
     let is_shown = options.format != layer::Shown::Jsonl && options.verbosity != Verbosity::Quiet;
     let checked = if is_shown { format.check() } else { Ok(()) };
-    Ok(Shown { kind: kind(options, format), format: checked })
+    Ok(Display { kind: kind(options, format), format: checked })
 }
 
 fn kind(options: &Options, format: ProgressFormat) -> Kind {
@@ -170,7 +168,7 @@ fn kind(options: &Options, format: ProgressFormat) -> Kind {
     }
 }
 
-/// Where lines that are written over would show less than was asked for, ninja's are printed.
+/// The live view is not used with options that need every line.
 fn wants_live(options: &Options) -> bool {
     let wanted = match options.format {
         layer::Shown::Auto => options.door == Door::Tanto,
@@ -180,7 +178,7 @@ fn wants_live(options: &Options) -> bool {
     wanted && options.verbosity == Verbosity::Normal && !options.dry_run && !options.debug.explain
 }
 
-/// Standard output as a file of our own: Rust's own would write a frame in two pieces.
+/// A separate file: Rust's buffered standard output would split a frame into two writes.
 fn standard_output() -> Option<File> {
     io::stdout().as_fd().try_clone_to_owned().ok().map(File::from)
 }
@@ -194,7 +192,7 @@ fn plain(options: &Options, format: ProgressFormat, terminal: Terminal) -> Ninja
         holds: options.door == Door::Tanto,
         notes: options.door == Door::Tanto,
         rest: io::stdout().is_terminal().then(|| rest(options)),
-        // Under the name ninja, what goes where is ninja's.
+        // Under the name `ninja`, failures go to the same stream as in ninja.
         failures_to_err: options.format == layer::Shown::Plain && options.door == Door::Tanto,
         parallelism: parallelism(options),
     };
@@ -213,22 +211,22 @@ fn live(options: &Options, format: ProgressFormat, terminal: &Terminal, out: Fil
         size: Box::new(|| terminal::size(io::stdout())),
         in_background: Box::new(|| terminal::is_in_background(io::stdout())),
     };
-    Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), halts: None, rescue: None }
+    Live { view: LiveView::new(config, Box::new(out), Box::new(io::stderr())), stop_flag: None, cursor_guard: None }
 }
 
-/// Where the user finds the middle of output that is too long for a terminal.
+/// Where the user finds output that was truncated on the terminal.
 fn rest(options: &Options) -> FullOutputHint {
     if options.record { FullOutputHint::Recorded(options.dir.clone()) } else { FullOutputHint::Lost }
 }
 
-/// How many commands run at a time. The processors are counted when there is something to run: that takes reading five
-/// files, and most runs have nothing to do.
+/// The number of parallel commands, computed on demand: counting CPUs reads five files, and no-op builds do not need
+/// it.
 fn parallelism(options: &Options) -> Box<dyn Fn() -> usize> {
     let jobs = options.jobs;
     Box::new(move || jobs.limit(cpu::count))
 }
 
-/// Says `ninja: fatal: TEXT`; that nobody hears it is no error.
+/// Prints `ninja: fatal: TEXT`; ignores errors.
 pub fn fatal(door: Door, text: &[u8]) {
     let _ = io::stderr().write_all(&[door.name().as_bytes(), b": fatal: ", text, b"\n"].concat());
 }

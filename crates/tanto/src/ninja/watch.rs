@@ -1,9 +1,9 @@
 //! `--watch`: builds again whenever a file changes that the targets depend on.
 //!
-//! Each build is a whole run, which decides by itself what is out of date: an event without a real change only costs a dirty
-//! check. Between two builds only the inotify watches are kept: no lock, no file of the tree, and no current directory in it.
+//! Each build is a complete run with its own dirty check, so a spurious event is harmless. Between two builds only the
+//! inotify watches are kept: no lock, no open file of the tree, and no current directory in it.
 
-mod places;
+mod watch_paths;
 mod watcher;
 
 use std::os::unix::ffi::OsStrExt;
@@ -17,91 +17,90 @@ use tanto_ninja::targets::{LookupOptions, collect_targets};
 use tanto_ninja::{builddir, load, sources};
 use tanto_record::views::ninja::Verbosity;
 
-use self::watcher::{Changed, Watcher, Woken};
-use super::{End, Invocation, Step};
+use self::watcher::{Changed, WaitResult, Watcher};
+use super::{ExitCode, Invocation, RunResult};
 use crate::flags::Options;
 
 /// The exit code of an interrupted build.
 const INTERRUPTED: i32 = 130;
 
-/// Builds until a signal ends it; the program's exit code.
+/// Returns the exit code.
 pub(super) fn run(options: &Options, first: Invocation<'_>) -> i32 {
-    match Rounds::begin(options, first) {
-        Ok(rounds) => rounds.all(),
-        Err(End(code)) => code,
+    match WatchLoop::begin(options, first) {
+        Ok(watch_loop) => watch_loop.run(),
+        Err(ExitCode(code)) => code,
     }
 }
 
-/// One build after the other.
-struct Rounds<'o> {
+struct WatchLoop<'o> {
     options: &'o Options,
     next: Invocation<'o>,
     watcher: Watcher,
     /// The files that the last build depended on.
     sources: Vec<Vec<u8>>,
-    /// The directory of the build.
-    home: PathBuf,
+    build_dir: PathBuf,
 }
 
-impl<'o> Rounds<'o> {
-    fn begin(options: &'o Options, mut first: Invocation<'o>) -> Step<Rounds<'o>> {
-        let watcher = Watcher::new().map_err(|why| first.fatal(&why))?;
-        let home = std::env::current_dir().map_err(|error| first.fatal(&tanto_sys::error::text(&error)))?;
-        Ok(Rounds { options, next: first, watcher, sources: Vec::new(), home })
+impl<'o> WatchLoop<'o> {
+    fn begin(options: &'o Options, mut first: Invocation<'o>) -> RunResult<WatchLoop<'o>> {
+        let watcher = Watcher::new().map_err(|error| first.fatal(&error.message()))?;
+        let build_dir = std::env::current_dir().map_err(|error| first.fatal(&tanto_sys::error::text(&error)))?;
+        Ok(WatchLoop { options, next: first, watcher, sources: Vec::new(), build_dir })
     }
 
-    fn all(mut self) -> i32 {
+    fn run(mut self) -> i32 {
         loop {
-            if let Err(End(code)) = self.one() {
+            if let Err(ExitCode(code)) = self.run_once() {
                 return code;
             }
         }
     }
 
-    /// One build, and the wait for the next.
-    fn one(&mut self) -> Step<()> {
+    /// Runs one build and waits for changes.
+    fn run_once(&mut self) -> RunResult<()> {
         let since = SystemTime::now();
-        // It says itself how it ended.
-        let _ = self.next.whole();
+        // It reports its own result.
+        let _ = self.next.run_rounds();
         if self.next.was_interrupted {
-            return Err(End(INTERRUPTED));
+            return Err(ExitCode(INTERRUPTED));
         }
-        // A build that failed before it knew its sources depends on those of the last one, or on the manifests.
+        // A build that failed before it had a graph uses the files of the last one, or else the manifests.
         if self.next.sources.is_empty() && self.sources.is_empty() {
             self.next.note_manifests();
         }
         if !self.next.sources.is_empty() {
             self.sources = std::mem::take(&mut self.next.sources);
         }
-        // All that a build holds goes with it.
-        self.next = Invocation::new(self.options).map_err(End)?;
-        let mut changed = self.watcher.watch(&self.sources, since).map_err(|why| self.next.fatal(&why))?;
+        // Releases all resources of the build.
+        self.next = Invocation::new(self.options).map_err(ExitCode)?;
+        let mut changed =
+            self.watcher.watch(&self.sources, since).map_err(|error| self.next.fatal(&error.message()))?;
         let meanwhile = self.watcher.changed().map_err(|error| self.next.fatal(&tanto_sys::error::text(&error)))?;
         let is_changed = !changed.is_empty() || meanwhile.is_some();
         changed.extend(meanwhile.unwrap_or_default());
         let changed = self.wait(is_changed.then_some(changed))?;
-        self.say(&what_changed(&changed));
+        self.say(&describe_changes(&changed));
         Ok(())
     }
 
-    /// Waits for changes, and for the end of those that have begun.
-    fn wait(&mut self, begun: Option<Changed>) -> Step<Changed> {
+    /// Waits for changes, and for the end of a burst that has begun.
+    fn wait(&mut self, begun: Option<Changed>) -> RunResult<Changed> {
         let is_idle = begun.is_none();
         if is_idle {
             self.say_watching();
             self.enter(Path::new("/"))?;
         }
-        let woken = self.watcher.wait(begun).map_err(|error| self.next.fatal(&tanto_sys::error::text(&error)))?;
+        let result = self.watcher.wait(begun).map_err(|error| self.next.fatal(&tanto_sys::error::text(&error)))?;
         if is_idle {
-            self.enter(&self.home.clone())?;
+            self.enter(&self.build_dir.clone())?;
         }
-        match woken {
-            Woken::Changed(changed) => Ok(changed),
-            Woken::Interrupted => Err(End(INTERRUPTED)),
+        match result {
+            WaitResult::Changed(changed) => Ok(changed),
+            WaitResult::Interrupted => Err(ExitCode(INTERRUPTED)),
         }
     }
 
-    fn enter(&mut self, dir: &Path) -> Step<()> {
+    fn enter(&mut self, dir: &Path) -> RunResult<()> {
         std::env::set_current_dir(dir).map_err(|error| {
             let why = tanto_sys::error::text(&error);
             self.next.fatal(&[b"chdir to '", dir.as_os_str().as_bytes(), b"' - ", &why].concat())
@@ -121,9 +120,9 @@ impl<'o> Rounds<'o> {
     }
 }
 
-fn what_changed(changed: &Changed) -> Vec<u8> {
+fn describe_changes(changed: &Changed) -> Vec<u8> {
     match (changed.first(), changed.len()) {
-        (None, _) => b"looking at all files: the kernel could not say which have changed".to_vec(),
+        (None, _) => b"checking all files: the kernel lost track of changes".to_vec(),
         (Some(one), 1) => [b"'", &one[..], b"' changed"].concat(),
         (Some(one), count) => {
             let others = if count == 2 { "file" } else { "files" };
@@ -133,7 +132,7 @@ fn what_changed(changed: &Changed) -> Vec<u8> {
 }
 
 impl Invocation<'_> {
-    /// Notes which files the build depends on, as far as it has come.
+    /// Stores the files that the build depends on.
     pub(super) fn note_sources(&mut self, frontend: &mut NinjaFrontend<'_, '_>) {
         if !self.options.watch {
             return;
@@ -144,7 +143,7 @@ impl Invocation<'_> {
             deps_log: Some(scan.deps_log),
             names: self.target_names(),
         };
-        // What names no target is said by the build.
+        // The build reports invalid targets.
         let mut nodes: Vec<NodeId> = collect_targets(scan.graph, hints, &self.options.targets).unwrap_or_default();
         nodes.extend(self.manifest_node(scan.graph));
         let manifests: Vec<Vec<u8>> = scan.graph.manifests().map(<[u8]>::to_vec).collect();
@@ -152,7 +151,7 @@ impl Invocation<'_> {
         self.sources.extend(manifests);
     }
 
-    /// Notes the manifests alone, because there is no graph.
+    /// Stores only the manifests, since there is no graph.
     pub(super) fn note_manifests(&mut self) {
         if self.options.watch {
             self.sources = load::manifest_paths(&RealDisk, &self.options.manifest, self.load_options());
@@ -165,14 +164,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_said_in_a_line() {
+    fn changes_are_described_in_one_line() {
         let said = |files: &[&str]| {
             let changed: Changed = files.iter().map(|file| file.as_bytes().to_vec()).collect();
-            String::from_utf8(what_changed(&changed)).unwrap()
+            String::from_utf8(describe_changes(&changed)).unwrap()
         };
         assert_eq!(said(&["a.c"]), "'a.c' changed");
         assert_eq!(said(&["b.c", "a.c"]), "'a.c' and 1 more file changed");
         assert_eq!(said(&["a", "b", "c"]), "'a' and 2 more files changed");
-        assert_eq!(said(&[]), "looking at all files: the kernel could not say which have changed");
+        assert_eq!(said(&[]), "checking all files: the kernel lost track of changes");
     }
 }

@@ -1,4 +1,4 @@
-//! Waits for changes of files.
+//! Waits for changes of files with inotify.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -13,23 +13,21 @@ use tanto_sys::fs::inotify::{Change, INSTANCES_SYSCTL, Inotify, WATCHES_SYSCTL, 
 use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::signals::TerminationSignals;
 
-use super::places::Places;
+use super::watch_paths::WatchPaths;
 
 /// A build starts when no further change has arrived for this long, because editors and version control systems write
-/// many files at once. Longer, builds start later; shorter, one starts while files are still being written.
-const QUIET: Duration = Duration::from_millis(50);
+/// many files at once.
+const QUIET_TIME: Duration = Duration::from_millis(50);
 /// A build starts this long after the first change even if more changes keep arriving.
-const LONGEST: Duration = Duration::from_secs(1);
-/// How far the clock of file times may be behind, in nanoseconds.
-const COARSE_NS: i64 = 20_000_000;
+const MAX_BURST: Duration = Duration::from_secs(1);
+/// The maximum lag of file timestamps behind the clock, in nanoseconds.
+const TIMESTAMP_LAG_NS: i64 = 20_000_000;
 
-/// The files that changed, each once; none where the kernel could not say which.
+/// The changed files; empty if the kernel lost track of them.
 pub type Changed = BTreeSet<Vec<u8>>;
 
-/// What ended a wait.
-pub enum Woken {
+pub enum WaitResult {
     Changed(Changed),
-    /// A signal asked for an end.
     Interrupted,
 }
 
@@ -57,53 +55,45 @@ impl Burst {
     }
 
     fn end(&self) -> Instant {
-        (self.last + QUIET).min(self.first + LONGEST)
+        (self.last + QUIET_TIME).min(self.first + MAX_BURST)
     }
 }
 
-/// Watches the directories of files.
 pub struct Watcher {
     inotify: Inotify,
     watched: HashMap<WatchId, Watched>,
 }
 
-/// A directory.
 struct Watched {
     path: Vec<u8>,
-    /// Other entries do not matter.
+    /// Other entries are ignored.
     names: BTreeSet<Vec<u8>>,
 }
 
 impl Watcher {
-    /// Watches nothing yet. An error is a text for the user.
-    pub fn new() -> Result<Watcher, Vec<u8>> {
+    pub fn new() -> Result<Watcher, WatchError> {
         let inotify = Inotify::new().map_err(|error| match error.raw_os_error() {
-            Some(EMFILE) => too_many(b"watching files", INSTANCES_SYSCTL, "1024"),
-            _ => [b"watching files: ", &tanto_sys::error::text(&error)[..]].concat(),
+            Some(EMFILE) => WatchError::TooManyInstances,
+            _ => WatchError::Inotify(error),
         })?;
         Ok(Watcher { inotify, watched: HashMap::new() })
     }
 
-    /// How many directories are watched.
     pub fn count(&self) -> usize {
         self.watched.len()
     }
 
-    /// From now on watches these files and no others. Returns those that have changed since `since` and were not watched
-    /// before. Directories that are not there, or cannot be read, are left out; those above them are watched.
-    pub fn watch(&mut self, files: &[Vec<u8>], since: SystemTime) -> Result<Changed, Vec<u8>> {
+    /// Replaces the set of watched files. Returns the files that have changed since `since` and were not watched
+    /// before. Skips missing and unreadable directories, whose parents are watched.
+    pub fn watch(&mut self, files: &[Vec<u8>], since: SystemTime) -> Result<Changed, WatchError> {
         let mut watched: HashMap<WatchId, Watched> = HashMap::new();
         let mut changed = Changed::new();
-        for (path, names) in Places::of(files).0 {
+        for (path, names) in WatchPaths::of(files).0 {
             let id = match self.inotify.watch(&to_path(&path)) {
                 Ok(id) => id,
                 Err(error) if is_absent(&error) => continue,
-                Err(error) if error.raw_os_error() == Some(ENOSPC) => {
-                    return Err(too_many(&[b"watching '", &path[..], b"'"].concat(), WATCHES_SYSCTL, "524288"));
-                }
-                Err(error) => {
-                    return Err([b"watching '", &path[..], b"': ", &tanto_sys::error::text(&error)].concat());
-                }
+                Err(error) if error.raw_os_error() == Some(ENOSPC) => return Err(WatchError::TooManyWatches(path)),
+                Err(error) => return Err(WatchError::Directory(path, error)),
             };
             if !self.watched.contains_key(&id) {
                 changed.extend(names.iter().map(|name| joined(&path, name)).filter(|file| is_newer(file, since)));
@@ -116,20 +106,20 @@ impl Watcher {
         Ok(changed)
     }
 
-    /// Waits until a watched file changes, unless some have `changed` already, and then until changes cease to arrive.
-    pub fn wait(&self, changed: Option<Changed>) -> io::Result<Woken> {
+    /// Waits until a watched file changes, unless some have `changed` already, and then for the end of the burst.
+    pub fn wait(&self, changed: Option<Changed>) -> io::Result<WaitResult> {
         let endings = TerminationSignals::listen()?;
         let mut burst = changed.map(Burst::new);
         loop {
             let patience = burst.as_ref().map(Burst::left);
             match burst {
-                Some(burst) if patience == Some(Duration::ZERO) => return Ok(Woken::Changed(burst.changed)),
+                Some(burst) if patience == Some(Duration::ZERO) => return Ok(WaitResult::Changed(burst.changed)),
                 _ => {}
             }
             let mut watches = [Watch::new(&self.inotify), Watch::new(&endings)];
             poll::wait(&mut watches, patience)?;
             if endings.take().is_some() {
-                return Ok(Woken::Interrupted);
+                return Ok(WaitResult::Interrupted);
             }
             if let Some(more) = self.changed()? {
                 match &mut burst {
@@ -140,7 +130,7 @@ impl Watcher {
         }
     }
 
-    /// The watched files that have changed since the last call, if any have.
+    /// The watched files that have changed since the last call, or `None`.
     pub fn changed(&self) -> io::Result<Option<Changed>> {
         let changes = self.inotify.changes()?;
         let mut files = Changed::new();
@@ -162,24 +152,48 @@ impl Watcher {
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
-/// The user's limit is reached.
-fn too_many(doing: &[u8], limit: &str, enough: &str) -> Vec<u8> {
+/// The reason files cannot be watched.
+#[derive(Debug)]
+pub enum WatchError {
+    Inotify(io::Error),
+    TooManyInstances,
+    Directory(Vec<u8>, io::Error),
+    /// The directory that exceeded the limit.
+    TooManyWatches(Vec<u8>),
+}
+
+impl WatchError {
+    /// The message; it contains the path as it is.
+    pub fn message(&self) -> Vec<u8> {
+        match self {
+            WatchError::Inotify(error) => [b"watching files: ", &tanto_sys::error::text(error)[..]].concat(),
+            WatchError::TooManyInstances => format!("watching files: {}", limit_reached(INSTANCES_SYSCTL, 1024)).into(),
+            WatchError::Directory(path, error) => {
+                [b"watching '", &path[..], b"': ", &tanto_sys::error::text(error)].concat()
+            }
+            WatchError::TooManyWatches(path) => {
+                [b"watching '", &path[..], b"': ", limit_reached(WATCHES_SYSCTL, 524_288).as_bytes()].concat()
+            }
+        }
+    }
+}
+
+fn limit_reached(limit: &str, enough: u32) -> String {
     let path = Path::new("/proc/sys").join(limit.replace('.', "/"));
     let now = fs::read_to_string(path).map(|text| format!(" ({})", text.trim())).unwrap_or_default();
-    let text = format!(": the limit {limit}{now} is reached; to raise it: sysctl {limit}={enough}");
-    [doing, text.as_bytes()].concat()
+    format!("the limit {limit}{now} is reached; to raise it: sysctl {limit}={enough}")
 }
 
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
 }
 
-/// Has the file been written, renamed or replaced since? What is in a directory does not count.
+/// Returns whether the file was written, renamed or replaced since then. Directories do not count.
 fn is_newer(file: &[u8], since: SystemTime) -> bool {
     let since = since.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(0));
     fs::symlink_metadata(to_path(file)).is_ok_and(|data| {
         let changed = data.ctime().saturating_mul(1_000_000_000).saturating_add(data.ctime_nsec());
-        !data.is_dir() && changed >= since - COARSE_NS
+        !data.is_dir() && changed >= since - TIMESTAMP_LAG_NS
     })
 }
 
@@ -206,25 +220,28 @@ mod tests {
 
     fn waited(watcher: &Watcher) -> Changed {
         match watcher.wait(None).unwrap() {
-            Woken::Changed(changed) => changed,
-            Woken::Interrupted => panic!("no signal was sent"),
+            WaitResult::Changed(changed) => changed,
+            WaitResult::Interrupted => panic!("no signal was sent"),
         }
     }
 
     #[test]
-    fn other_files_of_the_directory_do_not_matter() {
+    fn other_files_of_the_directory_are_ignored() {
         let dir = Scratch::new("watcher");
         dir.write("a", "");
         let mut watcher = Watcher::new().unwrap();
-        assert_eq!(watcher.watch(&files(&dir, &["a", "sub/b"]), SystemTime::now() + QUIET).unwrap(), Changed::new());
+        assert_eq!(
+            watcher.watch(&files(&dir, &["a", "sub/b"]), SystemTime::now() + QUIET_TIME).unwrap(),
+            Changed::new()
+        );
         dir.write("other", "");
         assert_eq!(watcher.changed().unwrap(), None);
         dir.write("a", "text");
         assert_eq!(waited(&watcher), Changed::from([dir.bytes("a")]));
-        // A directory that appears is an entry that was waited for; then what is in it is watched.
+        // A new directory is a watched entry; afterwards its files are watched.
         std::fs::create_dir(dir.at("sub")).unwrap();
         assert_eq!(waited(&watcher), Changed::from([dir.bytes("sub")]));
-        assert_eq!(watcher.watch(&files(&dir, &["sub/b"]), SystemTime::now() + QUIET).unwrap(), Changed::new());
+        assert_eq!(watcher.watch(&files(&dir, &["sub/b"]), SystemTime::now() + QUIET_TIME).unwrap(), Changed::new());
         dir.write("a", "is not watched any more");
         assert_eq!(watcher.changed().unwrap(), None);
         dir.write("sub/b", "");
@@ -237,15 +254,15 @@ mod tests {
     #[test]
     fn a_burst_ends_when_no_change_arrives_or_after_a_second() {
         let mut burst = Burst::new(Changed::new());
-        assert_eq!(burst.end(), burst.first + QUIET);
-        burst.last = burst.first + LONGEST / 2;
-        assert_eq!(burst.end(), burst.last + QUIET);
-        burst.last = burst.first + LONGEST;
-        assert_eq!(burst.end(), burst.first + LONGEST);
+        assert_eq!(burst.end(), burst.first + QUIET_TIME);
+        burst.last = burst.first + MAX_BURST / 2;
+        assert_eq!(burst.end(), burst.last + QUIET_TIME);
+        burst.last = burst.first + MAX_BURST;
+        assert_eq!(burst.end(), burst.first + MAX_BURST);
     }
 
     #[test]
-    fn what_changed_before_it_was_watched_is_found() {
+    fn earlier_changes_are_found() {
         let dir = Scratch::new("watcher-since");
         let before = SystemTime::now();
         dir.write("a", "");

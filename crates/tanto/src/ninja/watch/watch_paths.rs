@@ -1,4 +1,4 @@
-//! Which entries of which directories have to be watched for changes of files.
+//! The directory entries to watch for a set of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -6,14 +6,14 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// By directory, the names of the entries.
+/// Entry names by directory.
 #[derive(Default, Debug)]
-pub struct Places(pub BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>);
+pub struct WatchPaths(pub BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>);
 
-impl Places {
-    /// The places of these files, and of those that they are links to.
-    pub fn of(files: &[Vec<u8>]) -> Places {
-        let mut places = Places::default();
+impl WatchPaths {
+    /// The entries of these files and of the targets of symbolic links.
+    pub fn of(files: &[Vec<u8>]) -> WatchPaths {
+        let mut places = WatchPaths::default();
         for file in files {
             places.add(file);
             let path = Path::new(OsStr::from_bytes(file));
@@ -26,7 +26,7 @@ impl Places {
         places
     }
 
-    /// Adds an entry, and the directories above it: one of them may be replaced by another, or not be there yet.
+    /// Adds a file and its parent directories, since any of them may be replaced or created.
     fn add(&mut self, path: &[u8]) {
         let mut path = path;
         loop {
@@ -44,7 +44,7 @@ impl Places {
     }
 }
 
-/// The directory of a path, and the name in it.
+/// Splits a path into directory and name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         None => (b".", path),
@@ -58,16 +58,16 @@ mod tests {
     use super::*;
     use tanto_testing::Scratch;
 
-    /// Each place as `DIR: NAME...`.
+    /// Formats each directory as `DIR: NAME...`.
     fn places(files: &[&str]) -> Vec<String> {
         let files: Vec<Vec<u8>> = files.iter().map(|file| file.as_bytes().to_vec()).collect();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let names = |names: BTreeSet<Vec<u8>>| names.iter().map(|name| text(name)).collect::<Vec<_>>().join(" ");
-        Places::of(&files).0.into_iter().map(|(dir, all)| format!("{}: {}", text(&dir), names(all))).collect()
+        WatchPaths::of(&files).0.into_iter().map(|(dir, all)| format!("{}: {}", text(&dir), names(all))).collect()
     }
 
     #[test]
-    fn directories_above_are_watched_too() {
+    fn parent_directories_are_watched() {
         assert_eq!(
             places(&["a.c", "src/b.c", "src/x/c.c", "src/x/d.c"]),
             [".: a.c src", "src: b.c x", "src/x: c.c d.c"]
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_leads_to_another_place() {
+    fn targets_of_links_are_watched() {
         let dir = Scratch::new("places");
         dir.write("real", "");
         let link = dir.at("link");
