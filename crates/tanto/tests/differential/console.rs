@@ -1,4 +1,4 @@
-//! A terminal: the one line that is written over, colours, elision, and the console pool.
+//! Terminal output: the status line, colors, elision, and the console pool.
 
 use crate::harness::{Case, Run};
 
@@ -187,7 +187,7 @@ fn a_signal_to_ninja_alone_while_a_console_command_runs() {
     case.act(|side| side.pause()).open("b").end().check();
 }
 
-/// More than memory is to hold, with colours, which are taken out where there is no terminal.
+/// More output than is kept in memory, with colors, which are removed without a terminal.
 #[test]
 fn long_output_is_printed_whole() {
     let text = "long = yes `seq -s , 1 2000` | head -c 17000000\n\
@@ -196,12 +196,12 @@ fn long_output_is_printed_whole() {
                 rule count\n  command = $long; touch $out\n\
                 build a: print\nbuild c: ask\nbuild d: count\n";
     Case::manifest(text).run("a").check();
-    // What ends while another command has the console waits for its end.
+    // Output of other commands is deferred while one has the console.
     let waits = Case::manifest(text).start(Run::new("-j2 c d").view(sorted)).wait_for("ask");
     waits.act(|side| side.appears("d")).open("ask").end().check();
 }
 
-/// Which of two commands ends first is open.
+/// The order of the commands may differ.
 fn sorted(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('[')).collect();
     lines.sort_unstable();

@@ -1,16 +1,16 @@
-//! dyndep: inputs and outputs that are only known when a file says so, before the build or in the middle of it.
+//! Dyndep files that are loaded before or during a build.
 
 use crate::harness::{Case, Run};
 
 const RULES: &str = "rule cp\n  command = cp $in $out\nrule t\n  command = touch $out $more\n";
 
-/// `out` takes its dyndep from `dd`, which a build copies from `dd.in`.
+/// `out` has the dyndep file `dd`, which is copied from `dd.in`.
 fn generated(dd: &str, more: &str) -> Case {
     let text = format!("{RULES}build dd: cp dd.in\nbuild out: t in || dd\n  dyndep = dd\n{more}");
     Case::manifest(&text).file("in", "").file("dd.in", format!("ninja_dyndep_version = 1\n{dd}"))
 }
 
-/// The same with a dyndep file that lies there.
+/// The same with an existing dyndep file.
 fn ready(dd: &str, more: &str) -> Case {
     let text = format!("{RULES}build out: t in || dd\n  dyndep = dd\n{more}");
     Case::manifest(&text).file("in", "").file("dd", format!("ninja_dyndep_version = 1\n{dd}"))

@@ -1,8 +1,7 @@
-//! Bad input: ninja's own first line, its exit code, and nothing lost.
+//! Invalid input: ninja's first error line and exit code.
 
 use crate::harness::{Case, Run};
 
-/// A manifest that cannot be loaded.
 fn bad(text: impl AsRef<[u8]>) {
     let case = Case::new().file("build.ninja", text).file("in", "");
     case.run("").run("-n").run("-t targets all").without_answers().check();
@@ -10,7 +9,7 @@ fn bad(text: impl AsRef<[u8]>) {
 
 const RULE: &str = "rule r\n  command = touch $out\n";
 
-/// A statement after a sound rule.
+/// A statement after a valid rule.
 fn bad_after_rule(text: &str) {
     bad(format!("{RULE}{text}"));
 }

@@ -1,4 +1,4 @@
-//! Ninja's flags, its status line, and where colours go.
+//! Ninja's flags, the status line, and colors.
 
 use crate::harness::{Case, Run};
 
@@ -183,7 +183,7 @@ fn status_estimates_are_there() {
     }
 }
 
-/// A dry run: the referee only notices when the first command has ended.
+/// In a dry run, the reference ninja notices the error only after the first command.
 #[test]
 fn status_that_is_wrong() {
     for status in ["%x", "%", "%f %"] {
@@ -191,7 +191,6 @@ fn status_that_is_wrong() {
     }
 }
 
-/// A command whose output is red.
 const RED: &str = "rule r\n  command = printf '\\033[31mred\\033[0m \\033[1;2Kx\\033]0;t\\007\\n'; touch $out; test $out = a\nbuild a: r\nbuild b: r a\n";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What every case stands on: two fresh trees, one per program, and a comparison of all that can be seen.
+//! The test harness: runs each case in two trees, one per program, and compares everything observable.
 
 mod alike;
 mod answers;

@@ -1,8 +1,8 @@
-//! Signals: what goes, what stays, and that the next run goes on from there.
+//! Signals: the outputs that are removed, and that the next run continues.
 
 use crate::harness::{Case, Run};
 
-/// `$out` is written, then the command waits at a barrier, then it is written again.
+/// Writes `$out`, waits at a barrier, and writes it again.
 const SLOW: &str = "rule slow\n  command = echo half > $out; barrier $out; cp $in $out\nrule cp\n  command = cp $in $out\n\
                     build a: cp in\nbuild b: slow a\nbuild c: cp b\n";
 
@@ -64,7 +64,7 @@ fn only_the_outputs_that_changed_go() {
 
 #[test]
 fn commands_get_the_signal_and_are_waited_for() {
-    // The pipe is closed first: a shell that says "Terminated" into it would die of that.
+    // The pipe is closed first: a shell that prints "Terminated" into it would be killed.
     for signal in ["INT", "TERM", "HUP"] {
         let text = format!(
             "rule r\n  command = exec 2> /dev/null; trap 'tick; echo got > got; exit 1' {signal}; barrier b; touch $out\nbuild b: r\n"

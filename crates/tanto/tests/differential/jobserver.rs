@@ -1,4 +1,4 @@
-//! GNU make's jobserver: who takes tokens, how many run, and that all come back.
+//! GNU make's jobserver: taking and returning tokens.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -10,19 +10,18 @@ const O_NONBLOCK: i32 = 0o4000;
 
 const WIDE: &str = "rule r\n  command = barrier $out; touch $out\nbuild a: r\nbuild b: r\nbuild c: r\nbuild d: r\n";
 
-/// A fifo with tokens beside the tree. It lives as long as somebody has it open: the shell that becomes the program.
+/// A fifo with tokens beside the tree. It exists while the shell that becomes the program has it open.
 fn fifo(side: &mut Side) {
     let path = side.base().join("fifo");
     let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
     assert!(made.success());
 }
 
-/// The program with `tokens` in the fifo, which is told by `flags`.
 fn with(args: &str, tokens: &str, flags: &str) -> Run {
     Run::new(args).plain().shell(&format!("exec 7<>../fifo; printf %s '{tokens}' >&7; export MAKEFLAGS=\"{flags}\";"))
 }
 
-/// Takes what is in the fifo while the program still holds it open.
+/// The tokens in the fifo, while the program still has it open.
 fn tokens(side: &Side) -> String {
     let mut file = OpenOptions::new()
         .read(true)
@@ -141,7 +140,7 @@ fn an_interrupt_gives_tokens_back() {
     case.signal("INT").end().act(expect_tokens(2)).act(release).check();
 }
 
-/// Keeps the fifo and what is in it alive past the program's end.
+/// Keeps the fifo open after the program's end.
 fn hold(side: &mut Side) {
     side.keep(OpenOptions::new().read(true).write(true).open(side.base().join("fifo")).expect("a fifo"));
 }

@@ -1,8 +1,8 @@
-//! The manifest's language: what every statement and escape means.
+//! Statements and escapes of the manifest.
 
 use crate::harness::{Case, Run};
 
-/// Builds `all` verbosely twice; what the commands were is in the output, and the tools are asked after it.
+/// Builds `all` verbosely twice, and runs the tools.
 fn builds(manifest: &str) -> Case {
     Case::manifest(manifest).run("-v").run("")
 }

@@ -1,10 +1,10 @@
-//! Logs that are odd, torn or grown: what is sound is kept. Where Tanto keeps more than the referee, see `own`.
+//! Unusual, damaged and overgrown logs. Where Tanto keeps more than the reference ninja, see `own`.
 
 use crate::harness::{Case, Run, Side};
 
 const CHAIN: &str = "rule cp\n  command = cp $in $out\nbuild a: cp in\nbuild b: cp a\nbuild c: cp b\n";
 
-/// Builds a chain, lets `edit` change the log's text, builds again.
+/// Builds a chain, edits the log's text, and builds again.
 fn edited(edit: fn(String) -> String) -> Case {
     Case::manifest(CHAIN)
         .file("in", "")
@@ -72,7 +72,7 @@ fn a_build_log_with_a_very_long_line() {
     .check();
 }
 
-/// Every record fifty times, and one of an output that is no more.
+/// Every record fifty times, and one of an obsolete output.
 fn grown(text: String) -> String {
     let at = text.find('\n').expect("a head") + 1;
     format!("{}{}", &text[..at], format!("{}0\t1\t2\tdead\tabc\n", &text[at..]).repeat(50))
@@ -107,23 +107,22 @@ fn recompact_writes_anew_what_has_not_grown() {
         .check();
 }
 
-/// Two objects with deps, and something that hangs on them.
+/// Two objects with deps, and a dependent.
 fn deps() -> Case {
     let text = "rule cc\n  command = cat $in > $out; echo '$out: h1 h2' > $out.d\n  depfile = $out.d\n  deps = gcc\nrule cp\n  command = cat $in > $out\n\
                 build o1: cc in\nbuild o2: cc in | o1\nbuild p: cp o1 o2\n";
     Case::manifest(text).file("in", "").file("h1", "").file("h2", "")
 }
 
-/// Cuts bytes off the end of the deps log.
 fn cut_deps(side: &Side, bytes: usize) {
     let log = std::fs::read(side.root.join(".ninja_deps")).expect("a log");
     side.write(".ninja_deps", &log[..log.len() - bytes], None);
 }
 
-/// Writes the last record of the deps log again and again.
+/// Repeats the last record of the deps log.
 fn grow_deps(side: &Side, times: usize) {
     let log = std::fs::read(side.root.join(".ninja_deps")).expect("a log");
-    // Its size: the output, the time in two words, two inputs; before them the size itself.
+    // The size, the output, the mtime in two words, and two inputs.
     let last = &log[log.len() - 24..];
     side.write(".ninja_deps", &[&log[..], &last.repeat(times)].concat(), None);
 }

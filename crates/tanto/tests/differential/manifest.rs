@@ -1,8 +1,8 @@
-//! The manifest makes itself anew, and the build starts over.
+//! Manifests that are rebuilt.
 
 use crate::harness::{Case, Run};
 
-/// A manifest that is a copy of `build.in`.
+/// A manifest that is copied from `build.in`.
 const SELF: &str = "rule regen\n  command = cp build.in $out\n  generator = 1\n  description = REGEN\nbuild build.ninja: regen build.in\n\
                     rule t\n  command = touch $out\nbuild a: t\n";
 

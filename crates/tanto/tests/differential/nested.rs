@@ -1,4 +1,4 @@
-//! Builds that jobs start: in another directory, and in the same one.
+//! Nested builds in another directory and in the same one.
 
 use crate::harness::{Case, Run};
 
@@ -11,7 +11,7 @@ fn in_another_directory() {
     case.act(|side| side.write("sub/i", b"2", None)).run("b").run("b").check();
 }
 
-/// A job calls the program in the same build directory, for another target.
+/// A job runs the program in the same build directory for another target.
 const SAME: &str = "rule nest\n  command = ninja -j1 $args $t && touch $out\nrule cp\n  command = cp $in $out\n\
                     build a: nest\n  t = x y\nbuild b: cp a\nbuild x: cp i\nbuild y: cp x\nbuild z: cp i\n";
 
@@ -87,7 +87,7 @@ fn with_nothing_in_the_environment() {
     Case::manifest(text).file("i", "").run("a").run("-d explain a b").check();
 }
 
-/// Neither is it a child of the build any more.
+/// Also if it is no longer a child of the build.
 #[test]
 fn in_a_process_that_init_has_adopted() {
     let text = "rule nest\n  command = ((ninja -j1 b > said; touch done) &); until [ -e done ]; do sleep 0.02; done; touch $out\n\

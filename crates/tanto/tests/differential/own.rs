@@ -1,5 +1,5 @@
-//! What the referee lacks or does worse: Tanto alone, or beside an older ninja. Skipped where something else stands
-//! in for Tanto, unless `TANTO_OWN` is set.
+//! Tests of features that the reference ninja lacks: Tanto alone, or beside an older ninja. Skipped if another program
+//! replaces Tanto, unless `TANTO_OWN` is set.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,6 @@ mod versions;
 mod watch;
 mod writes;
 
-/// Plays with Tanto alone in an empty tree.
 fn alone(play: impl FnOnce(&mut Side)) {
     let is_set = |name| std::env::var_os(name).is_some();
     if is_set("TANTO_SUBJECT") && !is_set("TANTO_OWN") {
@@ -34,32 +33,29 @@ fn alone(play: impl FnOnce(&mut Side)) {
     remove_dir(&dir);
 }
 
-/// The same beside ninja 1.11.1, if there is one: `beside(side, with_ninja)` runs it in the same tree.
+/// Runs beside ninja 1.11.1, if available, in the same tree.
 fn beside_ninja_1_11(play: impl FnOnce(&mut Side, &Program)) {
     let Some(path) = std::env::var_os("TANTO_NINJA_1_11") else { return };
     let ninja = Program { name: "ninja 1.11.1", path: PathBuf::from(path) };
     alone(|side| play(side, &ninja));
 }
 
-/// Runs Tanto, and expects it to succeed.
 fn good(side: &mut Side, args: &str) -> Ended {
     let ended = side.run(&Run::new(args));
     assert_eq!(ended.code, 0, "ninja {args}: {}", ended.text());
     ended
 }
 
-/// Runs Tanto, and expects nothing to do.
 fn idle(side: &mut Side, args: &str) {
     let ended = good(side, args);
     assert!(ended.text().contains("no work to do"), "ninja {args}: {}", ended.text());
 }
 
-/// Runs `tanto` with these words, in the surroundings that `ninja` has.
+/// Runs `tanto` in the same environment as `ninja`.
 fn tanto_does(side: &Side, words: &str) -> Ended {
     Running::start(&mut side.command_of(Path::new(env!("CARGO_BIN_EXE_tanto")), &Run::new(words).plain())).end()
 }
 
-/// Runs another program in the same tree.
 fn other(side: &mut Side, program: &Program, run: &Run) -> Ended {
     side.tick();
     let ended = Running::start(&mut side.command_of(&program.path, run)).end();
@@ -71,7 +67,7 @@ fn log(side: &Side) -> NinjaLog {
     NinjaLog::parse(&std::fs::read(side.root.join(".ninja_log")).unwrap_or_default())
 }
 
-/// Files with an old time.
+/// Files with an old mtime.
 fn files(side: &Side, files: &[(&str, &str)]) {
     for (path, text) in files {
         side.write(path, text.as_bytes(), Some(1_000_000_000));

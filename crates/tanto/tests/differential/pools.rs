@@ -1,4 +1,4 @@
-//! Pools, `-k`, `-j`: how many commands run, and what becomes of the rest when one fails.
+//! Pools, `-k` and `-j`.
 
 use crate::harness::{Case, Run};
 
@@ -51,7 +51,7 @@ fn j_limits_what_runs() {
     case.open("b").wait_for("c").open("a").open("c").end().check();
 }
 
-/// Three that fail, one that does not, and one that hangs on a failure.
+/// Three commands that fail, one that succeeds, and a dependent of a failure.
 const FAILING: &str = "rule bad\n  command = echo said $out; exit 3\nrule ok\n  command = touch $out\n\
                        build f1: bad\nbuild f2: bad\nbuild f3: bad\nbuild z: ok\nbuild after: ok f1\n";
 

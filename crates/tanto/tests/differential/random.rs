@@ -1,4 +1,4 @@
-//! Random graphs: generated from a seed, changed and built in several rounds, compared like any case.
+//! Random graphs from a seed, changed and built in several rounds.
 
 mod dice;
 mod graph;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::harness::programs;
 
-/// How many graphs, unless `TANTO_SEEDS` says otherwise.
+/// The number of graphs, unless `TANTO_SEEDS` is set.
 const SEEDS: u64 = 60;
 
 #[test]
@@ -26,7 +26,7 @@ fn graphs() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Plays seeds 0 to `count` on as many threads as there are processors, and stops after a few that fail.
+/// Runs seeds 0 to `count` on all CPUs, and stops after a few failures.
 fn play_all(count: u64) -> Vec<String> {
     let (next, failures, errs) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let work = || {

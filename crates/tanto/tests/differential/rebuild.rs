@@ -1,4 +1,4 @@
-//! What makes dirty, and what does not: times, commands, depfiles, missing files.
+//! Reasons for rebuilding: times, commands, depfiles, missing files.
 
 use crate::harness::{Case, Run};
 
@@ -177,7 +177,7 @@ fn a_phony_of_missing_phonies() {
     Case::manifest(text).run("").run("-d explain").run("x").check();
 }
 
-/// A rule with a depfile that a script writes; `$deps` is what it says.
+/// A rule with a depfile with the content `$deps`.
 fn depfile(kind: &str, deps: &str) -> Case {
     let text =
         format!("rule cc\n  command = cat $in > $out; cp $out.dd $out.d\n  depfile = $out.d\n{kind}build o: cc in\n");

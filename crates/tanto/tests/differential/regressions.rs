@@ -1,11 +1,11 @@
-//! What real use brought to light.
+//! Bugs found in real use.
 
 use crate::harness::{Case, Run};
 
 #[test]
 fn a_second_interrupt_cuts_no_message_short() {
-    // As with `timeout`, which sends each signal twice. The second one comes for certain while the command, which
-    // ignores the first, is waited for.
+    // `timeout` sends each signal twice. The second arrives while the program waits for the command, which ignores the
+    // first.
     for signal in ["INT", "TERM", "HUP"] {
         let text =
             format!("rule r\n  command = exec 2> /dev/null; trap '' {signal}; barrier b; touch $out\nbuild b: r\n");
@@ -22,7 +22,7 @@ fn a_second_interrupt_while_the_manifest_is_made() {
     case.act(|side| side.pause()).signal("INT").open("g").end().check();
 }
 
-/// A run that can write no file beyond a KiB. What a log holds after that is each program's own affair: it goes.
+/// A run that cannot write more than 1 KiB to a file. The log is removed, since its content may differ.
 fn in_a_full_place(log: &str) -> Run {
     Run::new("")
         .shell(&format!("trap '' XFSZ; ulimit -f 1; ninja -j1; code=$?; rm {log}; exit $code;"))

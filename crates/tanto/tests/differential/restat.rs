@@ -1,4 +1,4 @@
-//! restat: an output that its command did not change cleans what hangs on it.
+//! Restat: unchanged outputs clean their dependents.
 
 use crate::harness::{Case, Run};
 

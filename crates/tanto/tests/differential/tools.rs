@@ -1,4 +1,4 @@
-//! The `-t` tools with their options. What they say without options every case asks at its end.
+//! The `-t` tools with options. Without options, every case runs them at its end.
 
 use crate::harness::{Case, Run};
 
@@ -57,7 +57,7 @@ fn rules() {
     tree().run("-t rules").run("-t rules -d").run("-t rules -h").run(Run::new("-t rules -x").view(last_lines)).check();
 }
 
-/// The usage, without getopt's line with the program's path.
+/// The usage without getopt's line, which contains the program's path.
 fn last_lines(text: &str) -> String {
     text.lines()
         .filter(|line| !line.contains("option --") && !line.contains("unrecognized"))

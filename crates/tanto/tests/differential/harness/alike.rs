@@ -1,5 +1,5 @@
-//! What Tanto's parts make of a tree with one thread, and with eight that share even the least. This alone of the
-//! harness knows Tanto's insides: in trees as small as those of the cases the program itself would start no thread.
+//! Loads and scans the tree of each case with one thread and with eight, and compares. Uses Tanto's crates directly,
+//! since the program starts no threads for trees this small.
 
 use std::io;
 use std::path::Path;
@@ -17,14 +17,14 @@ use tanto_ninja::targets::default_nodes;
 use tanto_ninja::tools::{self, Context};
 use tanto_sys::threads::ThreadLimit;
 
-/// A few bytes are a part, and worth a thread.
+/// Chunks of a few bytes, each worth a thread.
 const FINE: ParallelOptions =
     ParallelOptions { chunk_size: 16, bytes_per_thread: 1, max_threads: Some(8), speculative: true };
 
-/// Tools that show all of a graph.
+/// Tools that print the whole graph.
 const TOOLS: [(&str, &[&str]); 3] = [("targets", &["all"]), ("commands", &[]), ("query", &["@"])];
 
-/// The manifest of this tree says the same, and the same is dirty, however many threads look at it.
+/// Asserts that the graph and the states of this tree do not depend on the number of threads.
 pub fn check(root: &Path, flags: &[String]) {
     let named = flags.iter().position(|flag| flag == "-f").and_then(|at| flags.get(at + 1));
     let manifest = named.map_or("build.ninja", String::as_str);
@@ -33,7 +33,7 @@ pub fn check(root: &Path, flags: &[String]) {
     }
     let told = |threads: usize| told(root, manifest, ThreadLimit::AtMost(threads.try_into().expect("not 0")));
     let (one, eight) = (told(1), told(8));
-    // A command that was left behind may still be changing the tree.
+    // A left-over command may still be changing the tree.
     if one != eight && one == told(1) {
         panic!("{}: 1 thread:\n{one}8 threads:\n{eight}", root.display());
     }
@@ -54,7 +54,7 @@ fn tell(root: &Path, manifest: &[u8], threads: ThreadLimit, told: &mut String) -
         *told += &format!("warning: {}\n", text.escape_ascii());
     })?;
     scan(&mut graph, &mut disk, threads, told)?;
-    // Tools load dyndep files: they get a graph of their own.
+    // Tools load dyndep files, so they need a graph of their own.
     let arena = Arena::new();
     let mut graph = load(&arena, &disk, manifest, options, &mut |_| {})?;
     for (name, args) in TOOLS {
@@ -76,7 +76,7 @@ fn run_tool(
     let mut args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
     if args.iter().any(|arg| arg == b"@") {
         args = outputs().collect();
-        // Their numbers are nobody's business.
+        // Node numbers may differ.
         args.sort_unstable();
     }
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ fn run_tool(
     Ok(())
 }
 
-/// What is known of all files and edges before a build of the default targets, by path.
+/// The states of all files and edges before a build of the default targets, by path.
 fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: ThreadLimit, told: &mut String) -> Result<(), Error> {
     let logs = |name| disk.at(&builddir::join(builddir::path(graph), name));
     let [build, deps] = [logs(".ninja_log"), logs(".ninja_deps")];
@@ -108,7 +108,7 @@ fn scan(graph: &mut Graph<'_>, disk: &mut Below<'_>, threads: ThreadLimit, told:
     scan.prefetch(&targets);
     let walked = targets.iter().try_for_each(|&target| scan.recompute_dirty(target).map(|_| ()));
     scan.end_prefetch();
-    // What was known when an error was met does not matter.
+    // States after an error may differ.
     walked?;
     let mut lines: Vec<String> = scan.graph.node_ids().map(|node| about(&scan, node)).collect();
     lines.sort_unstable();
@@ -123,7 +123,7 @@ fn about(scan: &Scan<'_, '_>, node: NodeId) -> String {
     format!("{path}: dirty {dirty}, {mtime}, ready and unknown {edge:?}, {}\n", why.escape_ascii())
 }
 
-/// The files below a directory, to be read only: the tests of a process share the current one.
+/// Read-only access to files below a directory, since all tests share the current directory.
 struct Below<'a>(&'a Path);
 
 impl Below<'_> {

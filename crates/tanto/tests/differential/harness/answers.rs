@@ -1,21 +1,18 @@
-//! What every tool that only answers says of a tree, and that it leaves the tree alone.
+//! Runs all read-only tools, and checks that they do not change the tree.
 
 use super::case::Run;
 use super::process::Ended;
 use super::side::Side;
 use super::tree::Tree;
 
-/// A question and its answer.
 pub struct Answer {
-    /// The run.
     pub run: Run,
-    /// What it said.
     pub ended: Ended,
-    /// What it changed in the tree, though it should not.
+    /// Changes that the tool made to the tree.
     pub changed: Option<String>,
 }
 
-/// Each of these is called with the targets of the manifest where it says `@`.
+/// `@` stands for the targets of the manifest.
 const QUESTIONS: &[&str] = &[
     "-t targets",
     "-t targets depth 0",
@@ -37,7 +34,6 @@ const QUESTIONS: &[&str] = &[
     "-n",
 ];
 
-/// Asks everything.
 pub fn ask(side: &mut Side, flags: &[String]) -> Vec<Answer> {
     let all = ask_one(side, with(flags, "-t targets all"));
     let targets = targets(&all.ended.out);

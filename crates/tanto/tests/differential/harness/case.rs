@@ -1,4 +1,4 @@
-//! A case: files, then steps; played on the referee and on the subject, then compared.
+//! A test case: files and steps, run with the reference ninja and with Tanto, then compared.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,77 +14,69 @@ use super::programs::{TANTO, programs};
 use super::side::Side;
 use super::tree::Tree;
 
-/// The time of files that a case starts with: long ago.
+/// The mtime of a case's initial files.
 const LONG_AGO: u64 = 1_000_000_000;
 
-/// One call of the program.
+/// A run of the program.
 #[derive(Clone, Default)]
 pub struct Run {
-    /// Its arguments.
     pub args: Vec<String>,
-    /// What it finds in the environment, beside the little that everything needs.
+    /// Added to a minimal environment.
     pub env: Vec<(String, String)>,
-    /// On a terminal of so many columns.
+    /// Run on a terminal with this many columns.
     pub columns: Option<u32>,
-    /// A shell runs this first, then becomes the program.
+    /// A shell runs this and then executes the program.
     pub shell: Option<String>,
-    /// Without the `-j1` that everything else gets.
+    /// Without the default `-j1`.
     pub plain: bool,
-    /// Lines may come in another order, with other counters.
+    /// Compare lines without their order and counters.
     pub any_order: bool,
-    /// What is compared of the text, if not all.
+    /// Compare this part of the output.
     pub view: Option<fn(&str) -> String>,
 }
 
 impl Run {
-    /// Arguments, separated by spaces.
+    /// Arguments are separated by spaces.
     pub fn new(args: &str) -> Run {
         Run { args: args.split_whitespace().map(str::to_owned).collect(), ..Run::default() }
     }
 
-    /// One more argument, as it is.
     pub fn arg(mut self, arg: &str) -> Run {
         self.args.push(arg.to_owned());
         self
     }
 
-    /// Sets a variable of the environment.
     pub fn env(mut self, name: &str, value: &str) -> Run {
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// On a terminal of `columns`.
     pub fn terminal(mut self, columns: u32) -> Run {
         self.columns = Some(columns);
         self
     }
 
-    /// A shell runs `line` first, then becomes the program.
     pub fn shell(mut self, line: &str) -> Run {
         self.shell = Some(line.to_owned());
         self
     }
 
-    /// Without `-j1`, for what `-j` would change.
     pub fn plain(mut self) -> Run {
         self.plain = true;
         self
     }
 
-    /// The graph allows more than one order.
     pub fn any_order(mut self) -> Run {
         self.any_order = true;
         self
     }
 
-    /// Compares what `view` makes of each stream.
     pub fn view(mut self, view: fn(&str) -> String) -> Run {
         self.view = Some(view);
         self
     }
 
-    /// The command line; a terminal comes from script(1).
+    /// The terminal comes from script(1).
     pub fn command(&self, program: &Path) -> Command {
         let has_jobs = self.plain || self.args.iter().any(|arg| arg.starts_with("-j"));
         let mut args = if has_jobs { Vec::new() } else { vec!["-j1".to_owned()] };
@@ -123,26 +115,23 @@ enum Step {
     End(Run),
 }
 
-/// What was seen after a run.
+/// The state after a run.
 pub struct Seen {
-    /// The run.
     pub run: Run,
-    /// How it ended.
     pub ended: Ended,
-    /// What it left.
     pub tree: Tree,
 }
 
-/// All that was seen of one program.
+/// All observations of one program.
 pub struct Played {
     /// After every run.
     pub seen: Vec<Seen>,
-    /// What the tools said at the end.
+    /// The final output of the tools.
     pub answers: Vec<Answer>,
 }
 
 impl Played {
-    /// What the runs said, for a look at what a case really does.
+    /// The output of all runs, for debugging.
     fn show(&self) -> String {
         let show = |seen: &Seen| {
             format!("  {:?} {:?} -> {}\n{}", seen.run.args, seen.run.env, seen.ended.code, seen.ended.text())
@@ -151,7 +140,7 @@ impl Played {
     }
 }
 
-/// A case under construction. Its name is its test's.
+/// Named after its test.
 #[derive(Clone)]
 pub struct Case {
     steps: Vec<Step>,
@@ -163,54 +152,48 @@ pub struct Case {
 }
 
 impl Case {
-    /// A case in an empty tree.
     pub fn new() -> Case {
         Case { steps: Vec::new(), began: false, started: None, flags: Vec::new(), times: Times::Loose, ask: true }
     }
 
-    /// A case whose `build.ninja` is this.
     pub fn manifest(text: &str) -> Case {
         Case::new().file("build.ninja", text)
     }
 
-    /// Does something to the tree.
     pub fn act(mut self, act: impl Fn(&mut Side) + 'static) -> Case {
         self.steps.push(Step::Act(Rc::new(act)));
         self
     }
 
-    /// Writes a file: with an old time before the first run, later with the time of now.
+    /// Before the first run the file gets an old mtime, later the current time.
     pub fn file(self, path: &str, content: impl AsRef<[u8]>) -> Case {
         let (path, content, at) = (path.to_owned(), content.as_ref().to_vec(), (!self.began).then_some(LONG_AGO));
         self.act(move |side| side.write(&path, &content, at))
     }
 
-    /// Gives a file the time of now.
     pub fn touch(self, path: &str) -> Case {
         let path = path.to_owned();
         self.act(move |side| side.touch(&path, None))
     }
 
-    /// Gives a file this time, in seconds.
+    /// In seconds.
     pub fn touch_at(self, path: &str, seconds: u64) -> Case {
         let path = path.to_owned();
         self.act(move |side| side.touch(&path, Some(seconds)))
     }
 
-    /// Removes a file or directory.
     pub fn delete(self, path: &str) -> Case {
         let path = path.to_owned();
         self.act(move |side| side.delete(&path))
     }
 
-    /// Runs the program to its end.
     pub fn run(mut self, run: impl Into<Run>) -> Case {
         self.began = true;
         self.steps.push(Step::Run(run.into()));
         self
     }
 
-    /// Starts the program; `end` has to follow.
+    /// Must be followed by `end`.
     pub fn start(mut self, run: impl Into<Run>) -> Case {
         let run = run.into();
         self.began = true;
@@ -218,67 +201,59 @@ impl Case {
         self.act(move |side| side.start(&run))
     }
 
-    /// Waits until a command stands at a barrier.
     pub fn wait_for(self, barrier: &str) -> Case {
         let barrier = barrier.to_owned();
         self.act(move |side| side.wait_for(&barrier))
     }
 
-    /// Lets commands past a barrier.
     pub fn open(self, barrier: &str) -> Case {
         let barrier = barrier.to_owned();
         self.act(move |side| side.open(&barrier))
     }
 
-    /// Takes the marks of all barriers away.
     pub fn reset_barriers(self) -> Case {
         self.act(|side| side.reset_barriers())
     }
 
-    /// Sends a signal to the program alone.
     pub fn signal(self, name: &str) -> Case {
         let name = name.to_owned();
         self.act(move |side| side.signal(&name, false))
     }
 
-    /// Types on the program's terminal.
     pub fn type_keys(self, keys: &str) -> Case {
         let keys = keys.to_owned();
         self.act(move |side| side.type_keys(&keys))
     }
 
-    /// Waits for the end of what was started.
     pub fn end(mut self) -> Case {
         let run = self.started.take().expect("start comes first");
         self.steps.push(Step::End(run));
         self
     }
 
-    /// The tools at the end get these flags too, such as `-f other.ninja`.
+    /// Flags for the tools at the end too, such as `-f other.ninja`.
     pub fn flags(mut self, flags: &str) -> Case {
         self.flags = flags.split_whitespace().map(str::to_owned).collect();
         self
     }
 
-    /// The commands wait for the clock's tick, so that times in the log can be told apart from their files'.
+    /// Commands wait for a clock tick, so that logged times differ from file times.
     pub fn exact_times(mut self) -> Case {
         self.times = Times::Exact;
         self
     }
 
-    /// Times in the log are not compared.
     pub fn any_times(mut self) -> Case {
         self.times = Times::Any;
         self
     }
 
-    /// The tools are not asked at the end: they would not answer alike on this tree, and the case says why.
+    /// For trees on which the tools differ for a known reason.
     pub fn without_answers(mut self) -> Case {
         self.ask = false;
         self
     }
 
-    /// Plays it on one side.
     pub fn play(&self, side: &mut Side) -> Played {
         let mut seen = Vec::new();
         for step in &self.steps {
@@ -299,19 +274,19 @@ impl Case {
         Played { seen, answers }
     }
 
-    /// Plays it on both, and compares.
+    /// Runs the case with both programs and compares.
     pub fn check(self) {
         assert!(self.check_unless_referee_errs(), "the referee was killed by a signal");
     }
 
-    /// The same for what may be too much for the referee: false if it was, and nothing is compared then.
+    /// Returns false, without comparing, if the reference ninja failed.
     pub fn check_unless_referee_errs(self) -> bool {
         let Some((referee, subject)) = programs() else { return true };
         let name = std::thread::current().name().unwrap_or("case").to_owned();
         let dir = fresh_dir();
         let mut referee = Side::new(&referee, dir.join("r"));
         let mut subject = Side::new(&subject, dir.join("s"));
-        // One half of the cases plays with one thread, the other with more than there is work for.
+        // Half of the cases use one thread, the others more than they need.
         let is_serial = name.bytes().fold(0, |sum, byte| sum ^ byte.count_ones()) & 1 == 0;
         for side in [&mut referee, &mut subject] {
             side.threads = Some(if is_serial { "1" } else { "8" });
@@ -337,14 +312,13 @@ impl Case {
 /// SIGABRT and SIGSEGV.
 const DEADLY: [i32; 2] = [1006, 1011];
 
-/// A directory for one case. Those of failed cases go with the next run of the tests, unless they are to be kept.
+/// A directory for one case. Directories of failed cases are removed by the next test run, unless they are to be kept.
 pub fn fresh_dir() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let top = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("diff-{}", std::process::id()));
     top.join(format!("{:04}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Removes what a case left.
 pub fn remove_dir(dir: &Path) {
     if std::env::var_os("TANTO_KEEP").is_none() {
         let _ = std::fs::remove_dir_all(dir);

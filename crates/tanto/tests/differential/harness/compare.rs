@@ -1,4 +1,4 @@
-//! Compares what was seen of two programs, and says what differs.
+//! Compares the observations of two programs.
 
 use super::answers::Answer;
 use super::case::{Played, Run, Seen};
@@ -7,7 +7,7 @@ use super::programs::TANTO;
 use super::side::Side;
 use super::tree::Tree;
 
-/// Everything that differs, one fault a string; only the first run that differs is told, for the rest follow from it.
+/// All differences. Only the first run that differs is reported, since the others are consequences.
 pub fn played(referee: &Side, want: &Played, subject: &Side, got: &Played) -> Vec<String> {
     for (at, (want, got)) in want.seen.iter().zip(&got.seen).enumerate() {
         let faults = seen(referee, want, subject, got);
@@ -30,7 +30,7 @@ fn seen(referee: &Side, want: &Seen, subject: &Side, got: &Seen) -> Vec<String> 
 fn answer(referee: &Side, want: &Answer, subject: &Side, got: &Answer) -> Option<String> {
     let mut faults = ended(&want.run, referee, &want.ended, subject, &got.ended);
     if let (Some(changed), true) = (&got.changed, subject.name() == TANTO) {
-        // The referee standing in for Tanto opens its logs even to answer.
+        // The reference ninja opens its logs even in read-only tools.
         if std::env::var_os("TANTO_SUBJECT").is_none() {
             faults.push(format!("it changed the tree:\n{changed}"));
         }
@@ -38,7 +38,6 @@ fn answer(referee: &Side, want: &Answer, subject: &Side, got: &Answer) -> Option
     (!faults.is_empty()).then(|| format!("answer to {}:\n{}", call(&want.run), faults.join("\n")))
 }
 
-/// What differs in how two runs ended.
 fn ended(run: &Run, referee: &Side, want: &Ended, subject: &Side, got: &Ended) -> Vec<String> {
     let mut faults = Vec::new();
     if want.code != got.code {
@@ -59,8 +58,8 @@ fn ended(run: &Run, referee: &Side, want: &Ended, subject: &Side, got: &Ended) -
     faults
 }
 
-/// A manifest's fault is pointed at by a line with a caret: of that message, the first line is ninja's own. Where
-/// ninja has an empty line instead, Tanto may point too.
+/// Compares only ninja's first line of errors that show a line with a caret. Tanto may show such a line when ninja has
+/// an empty one.
 fn same_stderr(want: &str, got: &str) -> bool {
     let first = want.lines().next().unwrap_or("");
     let points = want.contains("^ near here");
@@ -85,7 +84,6 @@ fn indent(text: &str) -> String {
     text.split('\n').map(|line| format!("    | {}", line.escape_debug())).collect::<Vec<_>>().join("\n")
 }
 
-/// What differs between two pictures.
 pub fn trees(want: &Tree, got: &Tree) -> String {
     let mut lines = Vec::new();
     for (name, value) in &want.0 {
@@ -101,10 +99,10 @@ pub fn trees(want: &Tree, got: &Tree) -> String {
     lines.join("\n")
 }
 
-/// Lines that Tanto has from ninja's master branch, which the referee lacks.
+/// Lines that Tanto adopted from ninja's master branch.
 const FROM_MASTER: &[&str] = &["ninja explain: loading dyndep file "];
 
-/// A stream as it is compared: no directory names, times, pointers.
+/// Removes directory names, times and pointers.
 fn text(run: &Run, side: &Side, bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).replace(&*side.base().to_string_lossy(), "@");
     let text =
@@ -116,7 +114,7 @@ fn text(run: &Run, side: &Side, bytes: &[u8]) -> String {
     if run.any_order { sorted(&text) } else { text }
 }
 
-/// Numbers of fifteen digits or more are times; those after `0x` are pointers, and are counted instead.
+/// Replaces numbers of 15 digits or more, which are times, and numbers pointers after `0x` consecutively.
 fn numbers(text: &str) -> String {
     let mut pointers: Vec<&str> = Vec::new();
     let mut out = String::new();

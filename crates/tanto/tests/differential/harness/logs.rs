@@ -1,49 +1,46 @@
-//! Reads ninja's two logs, by its own lights and apart from Tanto's readers, and shows them without times.
+//! Independent parsers of ninja's logs, which show them without times.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// How closely a log's times are looked at.
+/// The precision for comparing times in logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Times {
-    /// Only whether there is one.
+    /// Only whether there is a time.
     Any,
-    /// Whether it is later than its output's. Whether a command writes within one tick of the file system's clock is
-    /// chance, so that "equal" and "before" are one.
+    /// Only whether it is later than the output's: a command may or may not write within one clock tick.
     Loose,
-    /// Before, equal or after: the case makes sure that the clock ticks where it matters.
+    /// Before, equal or after: the case waits for clock ticks where it matters.
     Exact,
 }
 
-/// One line of `.ninja_log`.
+/// A line of `.ninja_log`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// Milliseconds after the program's start.
     pub start: i64,
-    /// The same.
+    /// Milliseconds after the program's start.
     pub end: i64,
-    /// Nanoseconds; what it means depends on the log's version.
+    /// Nanoseconds.
     pub mtime: i64,
-    /// The output's path.
     pub output: String,
-    /// The command's hash, hexadecimal.
+    /// Hexadecimal.
     pub hash: String,
 }
 
-/// All of `.ninja_log`.
+/// A whole `.ninja_log`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NinjaLog {
     /// The first line.
     pub head: String,
-    /// The records, dead ones too, in the order of the file.
+    /// All records in file order.
     pub records: Vec<Record>,
-    /// Lines that are none.
+    /// Malformed lines.
     pub odd: Vec<String>,
 }
 
 impl NinjaLog {
-    /// Reads the bytes of a log.
     pub fn parse(bytes: &[u8]) -> NinjaLog {
         let text = String::from_utf8_lossy(bytes);
         let mut lines = text.split_inclusive('\n');
@@ -58,16 +55,16 @@ impl NinjaLog {
         log
     }
 
-    /// The last record of an output.
     pub fn last(&self, output: &str) -> Option<&Record> {
         self.records.iter().rev().find(|r| r.output == output)
     }
 
-    /// What has to be alike: head, outputs, hashes, number of records, and how each time stands to its output's.
+    /// The parts that must be equal: header, outputs, hashes, number of records, and the relation of each time to its
+    /// output's.
     pub fn show(&self, root: &Path, times: Times) -> String {
         let mut lines: Vec<String> = (0..self.records.len()).map(|at| self.show_record(at, root, times)).collect();
         lines.sort();
-        // Their digits are times, as far as anybody knows.
+        // Digits are replaced, since they may be times.
         let odd: Vec<String> = self.odd.iter().map(|line| line.replace(|c: char| c.is_ascii_digit(), "")).collect();
         let good = self.records.iter().all(|r| 0 <= r.start && r.start <= r.end);
         format!("{}{}\nodd {:?}, times {}", self.head, lines.join("\n"), odd, if good { "good" } else { "BAD" })
@@ -94,7 +91,7 @@ fn record(line: &str) -> Option<Record> {
     })
 }
 
-/// How a recorded time stands to its file's.
+/// The relation of a logged time to the file's.
 fn relation(mtime: i64, root: &Path, output: &str, times: Times) -> &'static str {
     let Ok(meta) = fs::metadata(root.join(output)) else {
         return if mtime == 0 { "zero, no file" } else { "no file" };
@@ -110,23 +107,22 @@ fn relation(mtime: i64, root: &Path, output: &str, times: Times) -> &'static str
     }
 }
 
-/// All of `.ninja_deps`.
+/// A whole `.ninja_deps`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DepsLog {
-    /// The version, 0 for a bad head.
+    /// 0 for an invalid header.
     pub version: u32,
-    /// Every path, by its number.
+    /// By id.
     pub paths: Vec<String>,
-    /// Output, time, inputs; dead records too, in the order of the file.
+    /// Output, mtime and inputs of all records in file order.
     pub deps: Vec<(String, i64, Vec<String>)>,
-    /// What could not be read: the number of bytes left, and why.
+    /// The number of unreadable bytes, and the reason.
     pub odd: Option<String>,
 }
 
 const HEAD: &[u8] = b"# ninjadeps\n";
 
 impl DepsLog {
-    /// Reads the bytes of a log as far as they are sound.
     pub fn parse(bytes: &[u8]) -> DepsLog {
         let mut log = DepsLog::default();
         let Some(rest) = bytes.strip_prefix(HEAD).filter(|rest| rest.len() >= 4) else {
@@ -171,7 +167,7 @@ impl DepsLog {
         true
     }
 
-    /// What has to be alike: which records there are, and whether each time is its output's own.
+    /// The parts that must be equal: the records, and whether each mtime is its output's.
     pub fn show(&self, root: &Path) -> String {
         let show = |(output, mtime, inputs): &(String, i64, Vec<String>)| {
             format!("  {output} <- {} {}", inputs.join(" "), relation(*mtime, root, output, Times::Exact))

@@ -1,4 +1,4 @@
-//! Starts a program, takes what it says, and ends it if it hangs. It does not know what it runs.
+//! Runs a program with a time limit.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -8,28 +8,26 @@ use std::sync::{Mutex, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// After this the watchdog kills a program: no test may hang.
+/// After this time a watchdog kills the program.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How a program ended and what it said.
+/// The result of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// The exit code, or 1000 and the signal's number.
+    /// The exit code, or 1000 plus the signal number.
     pub code: i32,
-    /// All of stdout.
     pub out: Vec<u8>,
-    /// All of stderr.
     pub err: Vec<u8>,
 }
 
 impl Ended {
-    /// Both streams, for a message or a loose search.
+    /// Both streams.
     pub fn text(&self) -> String {
         format!("{}{}", String::from_utf8_lossy(&self.out), String::from_utf8_lossy(&self.err))
     }
 }
 
-/// A program that runs, in a process group of its own.
+/// A running program in its own process group.
 pub struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -38,7 +36,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it with pipes for both streams and whatever the command says for stdin.
+    /// Standard output and error are pipes; the command sets standard input.
     pub fn start(command: &mut Command) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
@@ -49,24 +47,21 @@ impl Running {
         Running { child, stdin, out, err }
     }
 
-    /// Its process id, which is its group's too.
+    /// Also the id of its process group.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Types on its stdin, if the command asked for a pipe. The pipe stays open until the end: script(1) would pass
-    /// the end of it on to the terminal.
+    /// Needs a pipe as standard input. The pipe stays open, because script(1) would pass its end on to the terminal.
     pub fn type_keys(&mut self, keys: &str) {
         let stdin = self.stdin.as_mut().expect("a piped stdin");
         stdin.write_all(keys.as_bytes()).and_then(|()| stdin.flush()).expect("somebody reads");
     }
 
-    /// Whether it still runs.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end.
     pub fn end(mut self) -> Ended {
         let status = self.child.wait().expect("a child can be waited for");
         unwatch(self.child.id());
@@ -84,7 +79,7 @@ fn drain(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// Sends a signal to one process, or to a whole group.
+/// Sends a signal to a process or a process group.
 pub fn signal(name: &str, id: u32, group: bool) {
     let target = if group { format!("-{id}") } else { id.to_string() };
     let _ = Command::new("kill").args([&format!("-{name}"), "--", &target]).status();

@@ -1,19 +1,17 @@
-//! Which programs are compared, and where from.
+//! Finds the programs to compare.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Once;
 
-/// A program that is called `ninja`.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What messages call it.
+    /// The name in test messages.
     pub name: &'static str,
-    /// Where it lies.
     pub path: PathBuf,
 }
 
-/// The referee and the subject, or `None` (and one line on stderr per test run) where there is no referee.
+/// The reference ninja and Tanto. `None`, with a message, if there is no reference ninja.
 pub fn programs() -> Option<(Program, Program)> {
     let Some(path) = std::env::var_os("TANTO_REFEREE") else {
         say_once("differential tests: skipped, TANTO_REFEREE does not name a ninja 1.13.2\n");
@@ -22,16 +20,15 @@ pub fn programs() -> Option<(Program, Program)> {
     Some((Program { name: "referee", path: path.into() }, tanto()))
 }
 
-/// What messages call the subject.
 pub const TANTO: &str = "tanto";
 
-/// The subject: Tanto, unless `TANTO_SUBJECT` says otherwise.
+/// Tanto, or the program in `TANTO_SUBJECT`.
 pub fn tanto() -> Program {
     let path = std::env::var_os("TANTO_SUBJECT").unwrap_or_else(|| env!("CARGO_BIN_EXE_tanto").into());
     Program { name: TANTO, path: path.into() }
 }
 
-/// Past the capture of the test harness, and only the first time.
+/// Prints once, even if the test harness captures output.
 fn say_once(line: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {

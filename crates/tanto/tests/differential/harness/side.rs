@@ -1,4 +1,4 @@
-//! One program's world in a case: its tree, its barriers, and what it was seen to do.
+//! The environment of one program in a case: its tree and its barriers.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +12,7 @@ use super::process::{Ended, Running, signal};
 use super::programs::Program;
 use super::tree::Tree;
 
-/// `barrier NAME`: says that a command is here, and waits (a while) until the case lets it go on.
+/// `barrier NAME`: signals that a command has reached the barrier, and waits until the case opens it.
 const BARRIER: &str = r#"#!/bin/sh
 : > "$B/$1.here"
 i=0
@@ -22,31 +22,29 @@ until [ -e "$B/$1.go" ]; do
 done
 "#;
 
-/// `tick`: waits until the file system's clock has moved on.
+/// `tick`: waits until the file system's clock has advanced.
 const TICK: &str = r#"#!/bin/sh
 a=$B/tick.$$; : > "$a.1"; : > "$a.2"
 until [ -n "$(find "$a.2" -newer "$a.1")" ]; do sleep 0.002; : > "$a.2"; done
 rm -f "$a.1" "$a.2"
 "#;
 
-/// A program, its tree and what surrounds them.
 pub struct Side {
     program: Program,
     base: PathBuf,
-    /// The build directory.
     pub root: PathBuf,
-    /// The program did what none should: there is nothing to compare with.
+    /// The reference ninja failed, so nothing can be compared.
     pub astray: bool,
-    /// `TANTO_THREADS`, where a run does not say otherwise.
+    /// The default of `TANTO_THREADS`.
     pub threads: Option<&'static str>,
-    /// `TANTO_LOG_VERSION`, where a run does not say otherwise: the machine may have an older ninja in its `PATH`.
+    /// The default of `TANTO_LOG_VERSION`, since there may be an older ninja in `PATH`.
     pub log_version: Option<&'static str>,
     running: Option<Running>,
     kept: Vec<fs::File>,
 }
 
 impl Side {
-    /// Makes an empty tree under `base`, which is as long for every program: paths go into messages.
+    /// All paths have the same length, since messages contain them.
     pub fn new(program: &Program, base: PathBuf) -> Side {
         let _ = fs::remove_dir_all(&base);
         let side = Side {
@@ -75,7 +73,7 @@ impl Side {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
     }
 
-    /// Where Tanto's own state of the tree lies under the name `ninja`: in the cache of the user that the side has.
+    /// Tanto's own state under the name `ninja`, in the user's cache.
     pub fn state(&self, name: &str) -> PathBuf {
         let builds = self.base.join("home/.cache/tanto/builds");
         let tree = format!("{}\n", self.root.display());
@@ -84,17 +82,15 @@ impl Side {
         own.unwrap_or_else(|| builds.join("none")).join(name)
     }
 
-    /// The directory above the tree.
     pub fn base(&self) -> &Path {
         &self.base
     }
 
-    /// What messages call the program.
     pub fn name(&self) -> &'static str {
         self.program.name
     }
 
-    /// Writes a file, and the directories that it needs; at a given time, or now.
+    /// Creates parent directories; without a time, uses the current one.
     pub fn write(&self, path: &str, content: &[u8], at: Option<u64>) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
@@ -104,7 +100,7 @@ impl Side {
         }
     }
 
-    /// Gives a file a new time, and makes it if need be.
+    /// Creates the file if it is missing.
     pub fn touch(&self, path: &str, at: Option<u64>) {
         let path = self.root.join(path);
         let file = fs::OpenOptions::new().append(true).create(true).open(&path).expect("a file");
@@ -114,21 +110,19 @@ impl Side {
         }
     }
 
-    /// Removes a file or a directory with all in it.
     pub fn delete(&self, path: &str) {
         let path = self.root.join(path);
         let done = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         done.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
 
-    /// The file system's clock, which is what a file written now would show.
+    /// The file system's clock.
     fn now(&self) -> SystemTime {
         let path = self.base.join("clock");
         fs::write(&path, "").expect("a file");
         fs::metadata(&path).and_then(|m| m.modified()).expect("a time")
     }
 
-    /// Waits until the file system's clock has moved on.
     pub fn tick(&self) {
         let before = self.now();
         while self.now() == before {
@@ -136,19 +130,18 @@ impl Side {
         }
     }
 
-    /// The command that a run means.
     pub fn command(&self, run: &Run) -> Command {
         self.command_of(&self.base.join("bin/ninja"), run)
     }
 
-    /// The same with another program. What jobs call as `ninja` stays this side's.
+    /// Jobs still find this side's program as `ninja`.
     pub fn command_of(&self, program: &Path, run: &Run) -> Command {
         let mut command = run.command(program);
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.base.join("bin").display());
         command.current_dir(&self.root).env_clear();
         command.stdin(if run.columns.is_some() { Stdio::piped() } else { Stdio::null() });
         command.env("PATH", path).env("B", self.base.join("b")).env("HOME", self.base.join("home"));
-        // The whole suite may be run with snapshots, however small its trees are.
+        // The whole suite can run with snapshots.
         command.envs(std::env::var_os("TANTO_SNAPSHOT").map(|policy| ("TANTO_SNAPSHOT", policy)));
         command.envs(self.threads.map(|threads| ("TANTO_THREADS", threads)));
         command.envs(self.log_version.map(|version| ("TANTO_LOG_VERSION", version)));
@@ -156,7 +149,6 @@ impl Side {
         command
     }
 
-    /// Runs it to its end.
     pub fn run(&mut self, run: &Run) -> Ended {
         self.tick();
         let ended = Running::start(&mut self.command(run)).end();
@@ -164,13 +156,12 @@ impl Side {
         ended
     }
 
-    /// Starts it; `end` has to follow.
+    /// Must be followed by `end`.
     pub fn start(&mut self, run: &Run) {
         self.tick();
         self.running = Some(Running::start(&mut self.command(run)));
     }
 
-    /// Waits until a command stands at a barrier.
     pub fn wait_for(&mut self, barrier: &str) {
         let path = self.base.join("b").join(format!("{barrier}.here"));
         let until = Instant::now() + Duration::from_secs(30);
@@ -183,19 +174,18 @@ impl Side {
         self.tick();
     }
 
-    /// No command may stand at this barrier. It could still come, so that only a fault that is quick is found.
+    /// Asserts that no command reaches the barrier soon.
     pub fn absent(&self, barrier: &str) {
         self.pause();
         let here = self.base.join("b").join(format!("{barrier}.here")).exists();
         assert!(!here, "{}: a command came to barrier '{barrier}' too early", self.name());
     }
 
-    /// Gives the program time for what it has to do, where nothing tells that it has done it.
+    /// Gives the program time to act when nothing can be observed.
     pub fn pause(&self) {
         std::thread::sleep(Duration::from_millis(150));
     }
 
-    /// Waits until a file is there.
     pub fn appears(&self, path: &str) {
         let path = self.root.join(path);
         let until = Instant::now() + Duration::from_secs(30);
@@ -215,7 +205,7 @@ impl Side {
         self.kept.clear();
     }
 
-    /// Lets commands past a barrier.
+    /// Keeps a file open until `let_go`.
     pub fn open(&self, barrier: &str) {
         self.tick();
         fs::write(self.base.join("b").join(format!("{barrier}.go")), "").expect("a file");
@@ -238,7 +228,6 @@ impl Side {
         self.running.as_mut().expect("started").type_keys(keys);
     }
 
-    /// Waits for the end of what `start` started.
     pub fn end(&mut self) -> Ended {
         let ended = self.running.take().expect("started").end();
         self.tick();

@@ -1,5 +1,4 @@
-//! A picture of a directory tree: names, kinds, modes, contents. It does not know what the files mean, but for the
-//! two logs, which are shown by their meaning.
+//! Snapshots of a directory tree: names, types, modes, contents. The two logs are shown parsed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,17 +7,17 @@ use std::path::Path;
 
 use super::logs::{DepsLog, NinjaLog, Times};
 
-/// What lies under a directory: path to a line of description.
+/// Descriptions by path.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tree(pub BTreeMap<String, String>);
 
 impl Tree {
-    /// What two programs have to leave alike: lock files are left out, logs are shown without times.
+    /// The parts that both programs must leave alike: without lock files and with logs parsed.
     pub fn of(root: &Path, times: Times) -> Tree {
         let mut tree = Tree::default();
         walk(root, "", &mut |name, path, meta| {
             let base = name.rsplit('/').next();
-            // The referee leaves it behind where it ends in a hurry.
+            // The reference ninja leaves it when it exits early.
             if base == Some(".ninja_lock") {
                 return false;
             }
@@ -28,7 +27,7 @@ impl Tree {
         tree
     }
 
-    /// Every byte and time of it: what a program that only answers may not change.
+    /// All bytes and times, which read-only tools must not change.
     pub fn raw(root: &Path) -> Tree {
         let mut tree = Tree::default();
         walk(root, "", &mut |name, path, meta| {
@@ -40,7 +39,7 @@ impl Tree {
     }
 }
 
-/// Calls `see` for everything under `dir`; it says whether to go down.
+/// Calls `see` for every entry under `dir`; the result tells whether to descend.
 fn walk(dir: &Path, prefix: &str, see: &mut dyn FnMut(&str, &Path, &fs::Metadata) -> bool) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {

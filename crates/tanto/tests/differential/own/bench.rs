@@ -1,4 +1,4 @@
-//! `tanto bench` with real commands: files, interrupts and errors.
+//! Tests of `tanto bench` with real commands.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until the file exists.
 fn wait_for(path: &Path) {
     for _ in 0..30_000 {
         if path.exists() {
@@ -59,7 +58,7 @@ fn the_recommended_number_of_jobs_is_saved() {
 #[test]
 fn an_interrupt_ends_all_processes_and_keeps_results() {
     let dir = Scratch::new("bench-interrupt");
-    // The second run ends only when it is killed: the shell and a process in another session ignore the signal.
+    // The second run must be killed: the shell and a process in another session ignore the signal.
     let line = "if [ -e first ]; then trap '' INT; setsid sh -c 'trap \"\" INT; echo $$ > p1; sleep 1000' & \
                 echo $$ > p2; while [ ! -s p1 ]; do sleep 0.01; done; : > ready; while :; do sleep 0.1; done; fi; : > first; : {jobs}";
     let words = ["jobs", "--jobs=1,2", "--runs=1", "--order=swept", "--", line];

@@ -1,4 +1,4 @@
-//! `--format`: events for programs, and that nothing else stands between them.
+//! Tests of `--format`: nothing else may be printed among the events.
 
 use std::process::Command;
 
@@ -38,7 +38,7 @@ fn a_bad_status_matters_only_where_it_is_shown() {
     });
 }
 
-/// With a limit below 1 nothing is started beside another command, however idle the machine is.
+/// With a limit below 1, commands never run in parallel.
 #[test]
 fn what_holds_commands_back_is_told() {
     alone(|side| {

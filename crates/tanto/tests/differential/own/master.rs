@@ -1,4 +1,4 @@
-//! What Tanto has from ninja's master.
+//! Tests of features adopted from ninja's master branch.
 
 use super::{alone, files, good, idle, log};
 use crate::harness::{Run, Side};
@@ -9,7 +9,7 @@ fn chain(side: &Side) {
     files(side, &[("build.ninja", CHAIN), ("in", "")]);
 }
 
-/// What a dry run with this `--status` says.
+/// The output of a dry run with this `--status`.
 fn status(format: &str) -> Option<String> {
     let mut said = None;
     alone(|side| {

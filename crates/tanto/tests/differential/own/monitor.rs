@@ -1,4 +1,4 @@
-//! Builds whose commands are watched: hangs, time limits, processes that live on.
+//! Tests of monitored commands: hangs, time limits, left-over processes.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{alone, files, good, log};
 use crate::harness::{Ended, Run, Running, Side};
 
-/// One rule that runs what `run` says, and these edges.
+/// A rule that runs `$run`, and these edges.
 fn manifest(edges: &[(&str, &str)]) -> String {
     let edge = |(name, line): &(&str, &str)| format!("build {name}: sh\n  run = {line}\n");
     let edges: String = edges.iter().map(edge).collect();
@@ -24,14 +24,14 @@ fn says(ended: &Ended, parts: &[&str]) {
     }
 }
 
-/// Kills the process whose number is in this file, and says whether there was one.
+/// Kills the process with the id in this file; returns whether it existed.
 fn killed(side: &Side, path: &str) -> bool {
     let text = std::fs::read_to_string(side.root.join(path)).unwrap_or_default();
     let look = text.trim().parse().ok().and_then(tanto_sys::process::procs::stat).filter(|look| !look.is_gone());
     look.is_some_and(|look| tanto_sys::process::procs::signal(look.process, 9).unwrap_or(false))
 }
 
-/// The process whose number is in this file ends.
+/// Waits until the process with the id in this file has ended.
 fn ends(side: &Side, path: &str) {
     let text = std::fs::read_to_string(side.root.join(path)).expect("a number");
     let pid = text.trim().parse().expect("a number");
@@ -127,7 +127,7 @@ fn daemons_are_killed_if_that_is_asked_for() {
     });
 }
 
-/// As if the last run of the command had taken so many milliseconds.
+/// Changes the log as if the command had taken this many milliseconds.
 fn took(side: &Side, ms: i64) {
     let log = log(side);
     let lines = log.records.iter().map(|it| (it.start, it.start + ms, it.mtime, &it.output, &it.hash));

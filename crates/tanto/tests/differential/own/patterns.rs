@@ -1,4 +1,4 @@
-//! Targets of `tanto build` by directory and by glob.
+//! Tests of targets by directory and glob.
 
 use super::{alone, files, tanto_does};
 use crate::harness::{Run, Running, Side};
@@ -7,7 +7,7 @@ const TEXT: &str = "rule touch\n  command = touch $out\nbuild lib/a.o: touch\nbu
                     build test/t1.o: touch\nbuild test/t2.o: touch\nbuild test/t2.d: touch\nbuild app: touch lib/a.o\n\
                     build cm/install: touch\nbuild cm/x: touch\nbuild cm/all: phony cm/x\n";
 
-/// Builds these targets in an otherwise empty tree, with a snapshot if that is wanted; the files that are there then.
+/// Builds these targets in a tree without outputs; returns the files that exist afterwards.
 fn built(side: &mut Side, targets: &str, snapshot: bool) -> Vec<String> {
     let run = Run::new(&format!("build -d stats {targets}")).plain();
     let run = run.env("TANTO_SNAPSHOT", if snapshot { "always" } else { "off" });

@@ -1,11 +1,11 @@
-//! Torn and hostile logs, and input beyond all limits: a clear error or a warning, and nothing sound is lost.
+//! Tests of damaged logs and of input beyond the limits.
 
 use super::{alone, files, good, idle, log};
 use crate::harness::{DepsLog, Ended, Run, Side, Tree};
 
 const CHAIN: &str = "rule cp\n  command = cp $in $out\nbuild a: cp in\nbuild b: cp a\nbuild c: cp b\n";
 
-/// Builds a chain, cuts so many bytes off its log, and builds again.
+/// Builds a chain, truncates its log by this many bytes, and builds again.
 fn cut_build_log(cut: usize) {
     alone(|side| {
         files(side, &[("build.ninja", CHAIN), ("in", "")]);
@@ -35,7 +35,7 @@ fn a_build_log_that_is_a_directory() {
     });
 }
 
-/// The user hears how to go on, and nothing is lost.
+/// The message names a remedy, and nothing is lost.
 #[test]
 fn a_deps_log_that_is_a_directory() {
     alone(|side| {
@@ -52,7 +52,7 @@ fn a_deps_log_that_is_a_directory() {
     });
 }
 
-/// Whatever was left of a depfile, the command writes another one.
+/// The command rewrites a damaged depfile.
 #[test]
 fn a_dry_run_looks_at_no_depfile_that_a_command_will_write() {
     alone(|side| {
@@ -72,7 +72,8 @@ fn a_dry_run_looks_at_no_depfile_that_a_command_will_write() {
 const DEPS: &str = "rule cc\n  command = cat $in > $out; echo '$out: h1 h2' > $out.d\n  depfile = $out.d\n  deps = gcc\n\
                     build o1: cc in\nbuild o2: cc in | o1\n";
 
-/// Builds with deps, changes the deps log's bytes, builds twice more: the second time nothing is to do or to warn of.
+/// Builds with deps, changes the deps log, and builds twice more: the second time there is nothing to do and no
+/// warning.
 fn hostile_deps(edit: impl FnOnce(&mut Vec<u8>)) -> Option<Ended> {
     let mut first = None;
     alone(|side| {
@@ -95,7 +96,7 @@ fn deps(side: &Side) -> DepsLog {
     DepsLog::parse(&std::fs::read(side.root.join(".ninja_deps")).unwrap_or_default())
 }
 
-/// A record of dependencies: head, output, time, inputs.
+/// A deps record: size, output, mtime, inputs.
 fn record(words: &[u32]) -> Vec<u8> {
     let size = u32::try_from(words.len() * 4).expect("small") | 1 << 31;
     std::iter::once(&size).chain(words).flat_map(|word| word.to_le_bytes()).collect()
@@ -169,7 +170,7 @@ fn answers_leave_damage_alone() {
     });
 }
 
-/// Expects an error with exit code 1 and these words.
+/// Expects exit code 1 and this message.
 fn fails(side: &mut Side, words: &str) {
     let ended = side.run(&Run::new(""));
     assert_eq!(ended.code, 1, "{}", ended.text());
@@ -251,7 +252,7 @@ fn an_unknown_kind_of_deps_is_an_error() {
     });
 }
 
-/// Of who writes more to a file than it may, a signal would make an end.
+/// A signal would kill a program that exceeds the file size limit.
 #[test]
 fn output_that_finds_no_room_is_lost_and_nothing_else() {
     alone(|side| {
@@ -277,7 +278,7 @@ fn few_descriptors_are_enough_for_many_commands() {
     });
 }
 
-/// `ninja | head -1`: what reads the output has gone when the second line is written.
+/// `ninja | head -1`: the reader has ended when the second line is written.
 #[test]
 fn a_build_that_nobody_reads_leaves_no_file_behind() {
     alone(|side| {
@@ -296,7 +297,7 @@ fn a_build_that_nobody_reads_leaves_no_file_behind() {
     });
 }
 
-/// Otherwise the log would be opened in the place of standard output, and messages written into it.
+/// Otherwise the log could be opened as standard output, and messages be written into it.
 #[test]
 fn messages_go_nowhere_if_standard_descriptors_are_closed() {
     alone(|side| {
@@ -313,7 +314,7 @@ fn messages_go_nowhere_if_standard_descriptors_are_closed() {
     });
 }
 
-/// Nor does one that is killed, while a command runs.
+/// Also when it is killed during a command.
 #[test]
 fn a_killed_build_leaves_no_clock_behind() {
     alone(|side| {

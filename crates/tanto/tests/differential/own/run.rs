@@ -1,11 +1,11 @@
-//! `tanto run`: one command under the monitor.
+//! Tests of `tanto run`.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::harness::{Ended, Running, send_signal};
 
-/// `tanto run` with these flags and this line for a shell.
+/// Runs `tanto run` with these flags and a shell command.
 fn tanto_run(flags: &[&str], line: &str) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tanto"));
     Running::start(command.arg("run").args(flags).args(["--", "sh", "-c", line]).stdin(Stdio::piped()))

@@ -1,4 +1,4 @@
-//! Records of builds: who leaves one, what is in it, and that a build does not hang on it.
+//! Tests of session recording.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn paths(side: &Side) -> Vec<PathBuf> {
     paths
 }
 
-/// The last session's lines.
+/// The lines of the last session.
 fn last(side: &Side) -> Vec<String> {
     let text = fs::read_to_string(paths(side).last().expect("a session")).expect("it can be read");
     text.lines().map(str::to_owned).collect()
@@ -116,7 +116,7 @@ fn a_killed_build_leaves_what_had_happened() {
     });
 }
 
-/// Builds though this lies in the way of `tanto build`; how often that is said.
+/// Builds with an obstacle in the place of the session; returns the number of warnings.
 fn warned(way: &str) -> usize {
     let mut count = 0;
     alone(|side| {
@@ -137,7 +137,7 @@ fn what_is_in_the_way_is_said_once() {
     assert_eq!(warned(".tanto/history/x"), 1);
 }
 
-/// Without room for the session; the logs have enough. Of who writes more, a signal would make an end.
+/// No space for the session, but enough for the logs. A signal would kill a program that exceeds the limit.
 #[test]
 fn a_lack_of_room_is_said_once_and_not_as_ninja() {
     alone(|side| {
@@ -171,7 +171,7 @@ fn output_is_shown_again() {
         assert_eq!(tanto(side, &["build", "a", "sub/b"]).code, 0);
         assert_eq!(tanto(side, &["build", "-k0"]).code, 1);
         let said = |ended: &Ended| String::from_utf8_lossy(&ended.out).into_owned();
-        // Neither is up to date anew: the session is an earlier one.
+        // Neither is newly up to date: the session is an earlier one.
         let warning = report(&["a"]);
         assert_eq!((said(&warning), warning.code), ("careful\n".into(), 0));
         let about = String::from_utf8_lossy(&warning.err).into_owned();

@@ -1,5 +1,5 @@
-//! Builds on a machine that is short of processes or descriptors, and builds of very many commands at once: they come to
-//! the right end or to a clear message, and the next one goes on.
+//! Tests with too few processes or file descriptors, and with very many commands at once: the build succeeds or fails
+//! with a clear message, and the next one continues.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,23 +13,23 @@ use tanto_testing::Scratch;
 use super::{alone, files, good, idle};
 use crate::harness::{Ended, Running};
 
-/// So many commands; a few limits are below it, a few far below.
+/// The number of commands; some limits are below it.
 const COUNT: usize = 40;
-/// From here on users run nothing else.
+/// A user id that nobody uses.
 const NOBODY_ELSE: u32 = 2_000_000_000;
 
-/// Commands that start no process of their own, take a moment, and say that they ran.
+/// Commands that use only shell built-ins, take a moment, and record that they ran.
 fn manifest() -> String {
     let line = "i=0; while [ $$i -lt 3000 ]; do i=$$((i+1)); done; echo $out >> ran; : > $out";
     let edges: String = (0..COUNT).map(|number| format!("build {number}: sh\n")).collect();
     format!("rule sh\n  command = {line}\n{edges}")
 }
 
-/// Builds under this limit of `prlimit`, as another user if one is given.
+/// Builds under this limit of `prlimit`, optionally as another user.
 fn build(root: &Path, tanto: &Path, limit: &str, user: Option<u32>) -> Ended {
     let mut command = Command::new("prlimit");
     command.arg(limit).arg(tanto).args(["build", "-j20"]).current_dir(root);
-    // The user's own cache is not for tests.
+    // Tests must not use the user's own cache.
     command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
     if let Some(user) = user {
         command.uid(user).gid(user);
@@ -37,7 +37,7 @@ fn build(root: &Path, tanto: &Path, limit: &str, user: Option<u32>) -> Ended {
     Running::start(&mut command).end()
 }
 
-/// Builds under tighter and wider limits, and at last without one. What had ended is not done again.
+/// Builds under several limits, and finally without one. Finished commands must not run again.
 fn suffers(root: &Path, tanto: &Path, name: &str, limits: &[usize], user: Option<u32>) {
     let mut refused = 0;
     for limit in limits {
@@ -66,26 +66,26 @@ fn a_build_with_few_descriptors() {
     });
 }
 
-/// The limit does not bind root, and counts all that a user runs.
+/// The limit does not apply to root, and counts all processes of a user.
 #[test]
 fn a_build_with_few_processes() {
     alone(|_| {
         let place = Scratch::new("few-processes");
         place.write("build.ninja", manifest());
-        // The same test may run elsewhere at the same time.
+        // The same test may run concurrently.
         let user = NOBODY_ELSE + std::process::id();
         if chown(place.at("."), Some(user), Some(user)).is_err() {
             eprintln!("skipped: only root can become a user who runs nothing else");
             return;
         }
-        // Its own place may be closed to others.
+        // The program's own directory may not be accessible to other users.
         let tanto = place.at("tanto");
         fs::copy(env!("CARGO_BIN_EXE_tanto"), &tanto).expect("a copy");
         suffers(&place.at("."), &tanto, "nproc", &[1, 2, 3, 5, 9, 15], Some(user));
     });
 }
 
-/// Most wait until one command lets them go, which waits for all others; there is one slot for those.
+/// Most commands wait for one command, which waits until all others have started; there is one slot for those.
 #[test]
 fn ten_thousand_commands_five_hundred_at_a_time() {
     const WAITING: usize = 499;

@@ -1,4 +1,4 @@
-//! Snapshots: they change nothing but time, whatever becomes of them.
+//! Tests that snapshots change nothing but time, even when damaged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn run(side: &mut Side, args: &str) -> Ended {
     ended
 }
 
-/// Was the graph loaded from text?
+/// Returns whether the graph was loaded from text.
 fn parses(side: &mut Side, args: &str) -> bool {
     run(side, &format!("-d stats {args}")).text().contains(".ninja parse")
 }
@@ -86,7 +86,7 @@ fn at_a_terminal_a_large_tree_has_one_too() {
         fs::remove_dir_all(side.state("snapshots")).expect("snapshots");
         let nothing = side.run(&at_terminal());
         assert!(nothing.text().contains("no work to do"), "{}", nothing.text());
-        // Written by a process that goes on. The directory is free meanwhile.
+        // Written by a process that continues after the build; the lock is free meanwhile.
         let is_read = |side: &mut Side| {
             side.pause();
             !side.run(&at_terminal()).text().contains(".ninja parse")
@@ -121,7 +121,7 @@ fn warnings_come_again() {
     });
 }
 
-/// What is asked of a tree whose snapshot is damaged.
+/// The tools to run on a tree with a damaged snapshot.
 const QUESTIONS: [&str; 7] =
     ["", "-n -d explain", "-t commands", "-t query a c", "-t targets all", "-t inputs c", "-t compdb cp"];
 
@@ -185,10 +185,10 @@ fn a_manifest_that_its_own_build_changes() {
 
 #[test]
 fn commands_of_a_manifest_that_changes_meanwhile_are_not_run() {
-    // From a snapshot, and from a text that is long enough to be left where it is.
+    // From a snapshot, and from a text long enough to be mapped.
     for (policy, filler) in [("always", 0), ("off", 2 << 20)] {
         alone(|side| {
-            // The same file, as long as before, and as old.
+            // The same file with the same length and mtime.
             let change = "touch -r build.ninja t && s=$$(sed s/RIGH[T]/WRONG/ build.ninja) && printf '%s\\n' \"$$s\" > \
                           build.ninja && touch -r t build.ninja && touch $out";
             let text = format!(

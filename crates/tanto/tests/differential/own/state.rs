@@ -1,4 +1,4 @@
-//! Where the two names keep their state: `tanto build` in the tree, `ninja` in the user's cache; and that both find both.
+//! Tests of Tanto's own state: `tanto build` keeps it in the tree, `ninja` in the user's cache, and both read both.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -60,7 +60,7 @@ fn as_ninja_nothing_is_made_that_ninja_does_not_make() {
 fn each_name_reads_what_the_other_has_kept() {
     alone(|side| {
         start(side);
-        // The second run writes the snapshot, with what the logs say.
+        // The second run writes the snapshot, with the logs.
         let tanto = |side: &Side, words: &str| {
             let run = Run::new(words).plain().env("TANTO_SNAPSHOT", "always");
             super::Running::start(&mut side.command_of(env!("CARGO_BIN_EXE_tanto").as_ref(), &run)).end().text()
@@ -119,13 +119,13 @@ fn a_directory_that_was_moved_or_copied_has_its_own() {
         let copy = side.base().join("copy");
         let copied = std::process::Command::new("cp").arg("-a").args([&side.root, &copy]).status().expect("cp");
         assert!(copied.success());
-        // The copy is built from its own files; the original has a manifest with other commands then.
+        // The copy is built from its own files, while the original has a manifest with other commands.
         let dir = copy.display().to_string();
         assert!(run(side, Run::new(&format!("-C {dir}"))).text().contains("no work to do"));
         fs::write(copy.join("in"), "new").expect("a file");
         assert!(run(side, Run::new(&format!("-C {dir}"))).text().contains("[2/2]"));
         assert_eq!(fs::read(side.root.join("b")).expect("a file"), b"");
-        // What now has the name of the original is another directory with another manifest.
+        // Another directory with another manifest now has the name of the original.
         fs::rename(&side.root, side.base().join("moved")).expect("a rename");
         fs::create_dir(&side.root).expect("a directory");
         files(side, &[("build.ninja", &TEXT.replace("cp $in $out", "echo other > $out")), ("in", ""), ("h", "")]);

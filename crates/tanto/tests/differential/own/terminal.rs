@@ -1,11 +1,11 @@
-//! The terminal after a build that was interrupted.
+//! Tests of the terminal state after an interrupted build.
 
 use super::{alone, files};
 use crate::harness::Run;
 
 const ASK: &str = "rule ask\n  command = stty -echo; stty -g > $$B/during; barrier b\n  pool = console\nbuild b: ask\n";
 
-/// Here the shell does not become the program: it looks at the terminal before and after.
+/// The shell stays, and checks the terminal before and after.
 const LOOK: &str = "trap : INT; stty -g > $B/before; ninja; echo ended with $?; stty -g > $B/after; exit;";
 
 #[test]

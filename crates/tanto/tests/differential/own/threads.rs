@@ -1,4 +1,4 @@
-//! However many threads of Tanto's own there are, it says and does the same.
+//! Tests that the number of threads does not change results.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use crate::harness::{Run, Side};
 
 use super::{alone, idle};
 
-/// So many that files are asked for before the walk, on several threads.
+/// Enough edges for a prefetch with several threads.
 const EDGES: usize = 1500;
 
-/// A third of the sources is missing at first, and one has a name that no file can have.
+/// A third of the sources is missing at first, and one has an impossible name.
 fn start(side: &Side, bad: &str) {
     let mut text = "rule cp\n  command = cp $in $out\n".to_owned();
     for number in 0..EDGES {
@@ -24,7 +24,7 @@ fn start(side: &Side, bad: &str) {
     side.write("build.ninja", text.as_bytes(), None);
 }
 
-/// Asks with one thread, several and as many as fit; the answer is the same.
+/// Runs with one thread, several, and the default; the output must be the same.
 fn same(side: &mut Side, args: &str) -> String {
     let serial = side.run(&Run::new(args).env("TANTO_THREADS", "1"));
     for run in [Run::new(args), Run::new(args).env("TANTO_THREADS", "7")] {

@@ -1,4 +1,4 @@
-//! One build at a time in a build directory, and what is left of one that was killed.
+//! Tests of the lock of a build directory.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use crate::harness::{Ended, Run, Running, Side, send_signal};
 const SLOW: &str = "rule slow\n  command = barrier $out; touch $out\nrule t\n  command = touch $out\n\
                     build a: t\nbuild b: slow a\nbuild c: t b\nbuild d: t\n";
 
-/// A first build that stands at its barrier, and a second one that has said that it waits; what it says goes into a
-/// file.
+/// Starts a build that waits at its barrier, and a second one that has reported that it waits for the lock; its output
+/// goes to a file.
 fn second_while_first(side: &mut Side, args: &str) -> Running {
     files(side, &[("build.ninja", SLOW)]);
     side.start(&Run::new("b"));
@@ -76,7 +76,7 @@ fn a_second_build_that_waits_can_be_interrupted() {
     alone(|side| {
         let second = second_while_first(side, "d");
         send_signal("INT", second.id(), false);
-        // Nothing has begun, so that it may as well die of the signal itself.
+        // Nothing has started yet, so it may also die of the signal.
         assert!([130, 1002].contains(&second.end().code), "{}", said(side));
         side.open("b");
         ends_well(&side.end());
@@ -130,7 +130,7 @@ fn a_job_far_below_does_not_wait() {
     });
 }
 
-/// Whatever has emptied the environment.
+/// Something has removed the environment variable.
 #[test]
 fn a_job_that_knows_nothing_of_its_ancestors_does_not_wait() {
     alone(|side| {
@@ -144,7 +144,7 @@ fn a_job_that_knows_nothing_of_its_ancestors_does_not_wait() {
     });
 }
 
-/// Scripts lock directories too.
+/// Scripts can hold such locks too.
 #[test]
 fn a_build_whose_script_has_locked_the_directory_does_not_wait() {
     alone(|side| {
@@ -187,7 +187,7 @@ fn a_killed_build_goes_on_from_what_had_ended() {
         side.wait_for("b");
         side.signal("KILL", false);
         assert_eq!(side.end().code, 1009);
-        // Its job still runs, but has no part in the lock.
+        // Its job still runs but does not hold the lock.
         let meanwhile = good(side, "a").text();
         assert!(meanwhile.contains("no work to do") && !meanwhile.contains("waiting"), "{meanwhile}");
         side.open("b");

@@ -1,4 +1,5 @@
-//! Logs of older versions: read, kept in their own version, and handed back and forth with nothing rebuilt.
+//! Tests of logs of older versions: they keep their version, and can be used by Tanto and ninja in turn without
+//! rebuilding anything.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::{alone, beside_ninja_1_11, files, good, idle, log, other};
 use crate::harness::{Program, Run, Side, programs};
 
-/// One of everything that the log's mtime is about.
+/// One edge of each kind that affects the logged mtime.
 const ALL: &str = "rule cp\n  command = cp $in $out\nrule rs\n  command = cmp -s $in $out || cp $in $out\n  restat = 1\n\
                    rule cc\n  command = cp $in $out; echo '$out: h' > $out.d\n  depfile = $out.d\n  deps = gcc\n\
                    rule dep\n  command = cp $in $out; echo '$out: h' > $out.d\n  depfile = $out.d\n\
@@ -29,7 +30,7 @@ fn builds_in(side: &mut Side, program: &Program) {
     assert_eq!(ended.code, 0, "{}: {}", program.name, ended.text());
 }
 
-/// Changes of every kind, each built by one program and found to be good by the other.
+/// Makes changes of every kind; one program builds, and the other must have nothing to do.
 fn back_and_forth(side: &mut Side, ninja: &Program, head: &str) {
     for round in 0..10 {
         match round {
@@ -137,7 +138,7 @@ fn a_log_that_is_there_keeps_its_version_whatever_is_asked_for() {
     });
 }
 
-/// A program in a directory of its own that says that it is this version of ninja, and notes that it was asked.
+/// A program that prints this version of ninja and records that it was run.
 fn pretend(side: &Side, version: &str) -> String {
     let dir = side.base().join("other");
     fs::create_dir_all(&dir).expect("a directory");
@@ -148,7 +149,7 @@ fn pretend(side: &Side, version: &str) -> String {
     format!("{}:{}:/usr/bin:/bin", side.base().join("bin").display(), dir.display())
 }
 
-/// The head of the log of a build in an empty tree.
+/// The header of the log after a build without a log.
 fn new_log(side: &mut Side, run: Run) -> String {
     let _ = fs::remove_file(side.root.join(".ninja_log"));
     let ended = side.run(&run);
@@ -166,7 +167,7 @@ fn a_new_log_has_the_version_of_the_other_ninja() {
             [("1.11.1", 1, "5"), ("1.11.1", 2, "5"), ("1.12.0", 3, "6"), ("1.13.2", 4, "7"), ("", 7, "7")]
         {
             let path = pretend(side, version);
-            // Asked again only where the program is another one, or has no answer.
+            // Asked again only if the program has changed or gave no answer.
             for _ in 0..2 {
                 assert_eq!(new_log(side, Run::new("").env("PATH", &path)), format!("# ninja log v{head}\n"));
             }
@@ -189,14 +190,14 @@ fn who_added_hashes_of_version_5_is_told_of() {
         const TOLD: &str = "ninja: warning: .ninja_log: a ninja older than 1.12 has added to this log of version 7";
         start(side);
         assert!(!good(side, "").text().contains("warning"));
-        // It builds all of it again, which Tanto cannot prevent.
+        // It rebuilds everything, which Tanto cannot prevent.
         builds_in(side, ninja);
         assert_eq!(log(side).head, "# ninja log v7\n");
         let ended = good(side, "");
         assert_eq!(ended.text().matches(TOLD).count(), 1, "{}", ended.text());
         idle(side, "");
         assert!(!good(side, "").text().contains("warning"));
-        // Another command is no sign of another ninja.
+        // A changed command does not indicate another ninja.
         side.write("build.ninja", ALL.replace("cp $in $out", "cp  $in $out").as_bytes(), None);
         assert!(!good(side, "").text().contains("warning"));
     });

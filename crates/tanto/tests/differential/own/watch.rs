@@ -1,4 +1,4 @@
-//! `tanto build --watch`.
+//! Tests of `tanto build --watch`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{alone, files, tanto_does};
 use crate::harness::{Ended, Run, Running, Side, send_signal};
 
-/// Outputs have the text of all that they depend on, each file by another way.
+/// Each output contains the text of all files it depends on; every file is found in a different way.
 const TEXT: &str = "include rules.ninja\nbuild all: phony logged found\nbuild logged: logged src/in | src/implicit\n\
                     build found: found src/in\n";
 const RULES: &str = "rule logged\n  command = cat $in src/implicit inc/logged.h $more > $out; \
@@ -16,7 +16,6 @@ const RULES: &str = "rule logged\n  command = cat $in src/implicit inc/logged.h 
                      rule found\n  command = cat inc/found.h > $out; echo '$out: inc/found.h' > $out.d\n  \
                      depfile = $out.d\n";
 
-/// A tree that is watched.
 struct Watched {
     running: Running,
     root: PathBuf,
@@ -29,7 +28,6 @@ impl Watched {
         Watched { running, root: side.root.clone() }
     }
 
-    /// Waits until a file has this text.
     fn until(&mut self, path: &str, text: &str) {
         let read = || fs::read_to_string(self.root.join(path)).unwrap_or_default();
         let until = Instant::now() + Duration::from_secs(30);
@@ -40,7 +38,7 @@ impl Watched {
         assert_eq!(read(), text, "{path}");
     }
 
-    /// Waits until a build has failed that was under way or is about to begin.
+    /// Waits until a build has failed.
     fn until_failed(&mut self) {
         self.until("failed", "failed\n");
         fs::remove_file(self.root.join("failed")).expect("a file");
@@ -50,7 +48,7 @@ impl Watched {
         Path::new("/proc").join(self.running.id().to_string()).join(name)
     }
 
-    /// Waits until it waits: then it has left the tree.
+    /// Waits until no build runs and the process has left the tree.
     fn until_idle(&mut self) {
         let until = Instant::now() + Duration::from_secs(30);
         while fs::read_link(self.file_of("cwd")).expect("a process") != Path::new("/") {
@@ -59,7 +57,6 @@ impl Watched {
         }
     }
 
-    /// Waits until it waits, and ends it.
     fn end(mut self) -> Ended {
         self.until_idle();
         send_signal("INT", self.running.id(), true);
@@ -95,7 +92,7 @@ fn a_change_of_anything_that_a_target_depends_on_builds_it() {
         watched.until("logged", "IN IMPLICIT LOGGEDother");
         side.write("rules.ninja", RULES.replace("$more", "").as_bytes(), None);
         watched.until("logged", "IN IMPLICIT LOGGED");
-        // An editor's way to save a file.
+        // Editors save files like this.
         side.tick();
         side.write("src/in~", b"new ", None);
         fs::rename(side.root.join("src/in~"), side.root.join("src/in")).expect("a rename");
@@ -136,7 +133,7 @@ fn a_change_during_a_build_is_not_lost() {
         side.open("read");
         watched.until("out", "newold");
         watched.until_idle();
-        // A header that nobody knew of before this build.
+        // A header that was unknown before this build.
         side.reset_barriers();
         side.delete("out");
         side.write("in", b"two", None);
@@ -169,7 +166,7 @@ fn a_build_that_fails_does_not_end_it() {
         files(side, &[("build.ninja", "include rules\nbuild out: run in\n"), ("rules", "rule run\n"), ("in", "one")]);
         let mut watched = Watched::start(side, "");
         watched.until_idle();
-        // The first error is in a file that only the broken one includes.
+        // The first error is in a file that only the broken manifest includes.
         side.write(
             "rules",
             b"rule run\n  command = if grep bad in; then echo failed > failed; false; else cp in $out; fi\n",
@@ -181,7 +178,7 @@ fn a_build_that_fails_does_not_end_it() {
         watched.until_failed();
         side.write("in", b"two", None);
         watched.until("out", "two");
-        // What it needs is gone, and comes back.
+        // Removes an input and restores it.
         side.delete("in");
         side.tick();
         side.write("in", b"three", None);
@@ -194,7 +191,7 @@ fn a_build_that_fails_does_not_end_it() {
 #[test]
 fn a_build_that_fails_before_it_knows_its_sources_does_not_end_it() {
     alone(|side| {
-        // The directory of the logs cannot be made.
+        // The log directory cannot be created.
         let rule = "rule cp\n  command = cp $in $out\nbuild out: cp in\n";
         files(side, &[("build.ninja", &format!("builddir = in/logs\n{rule}")), ("in", "one")]);
         let mut watched = Watched::start(side, "");
@@ -231,7 +228,7 @@ fn a_directory_may_be_replaced() {
 fn nothing_is_held_while_it_waits() {
     alone(|side| {
         start(side);
-        // Snapshots are mapped, and sessions are open, while a build runs.
+        // Snapshots are mapped and sessions open during a build.
         for _ in 0..2 {
             let run = Run::new("build").plain().env("TANTO_SNAPSHOT", "always");
             assert_eq!(Running::start(&mut side.command_of(env!("CARGO_BIN_EXE_tanto").as_ref(), &run)).end().code, 0);
@@ -243,7 +240,7 @@ fn nothing_is_held_while_it_waits() {
         assert!(open.iter().all(|path| !path.starts_with(&side.root)), "{open:?}");
         let maps = fs::read_to_string(watched.file_of("maps")).expect("maps");
         assert!(!maps.contains(&side.root.display().to_string()), "{maps}");
-        // Another build need not wait for it, and leads to no build of what is up to date.
+        // Another build does not wait, and does not cause a build of up-to-date targets.
         side.write("src/in", b"IN ", None);
         let other = tanto_does(side, "build");
         assert!(other.code == 0 && !other.text().contains("waiting"), "{}", other.text());
@@ -262,7 +259,7 @@ fn an_interrupt_of_a_command_ends_it() {
         let ended = watched.running.end();
         assert_eq!(ended.code, 130, "{}", ended.text());
         assert!(ended.text().contains("build stopped: interrupted by user"), "{}", ended.text());
-        // So does one that makes the manifest, where ninja's code is another.
+        // The same for a build of the manifest, which uses different code.
         side.reset_barriers();
         files(
             side,
@@ -280,7 +277,7 @@ fn an_interrupt_of_a_command_ends_it() {
 fn the_limit_of_watches_is_named() {
     alone(|side| {
         start(side);
-        // The limit is one of the user namespace.
+        // The limit belongs to the user namespace.
         let script = "echo 1 > /proc/sys/user/max_inotify_watches && exec \"$0\" build --watch";
         let mut limited = side.command_of("unshare".as_ref(), &Run::new("").plain());
         limited.args(["-Ur", "sh", "-c", script, env!("CARGO_BIN_EXE_tanto")]);

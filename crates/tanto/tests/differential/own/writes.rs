@@ -1,4 +1,4 @@
-//! Who writes what: answers write nothing, and Tanto's own directory is never in the way.
+//! Tests of read-only tools and dry runs, and of obstacles in the place of Tanto's own directory.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn start(side: &Side) {
     files(side, &[("build.ninja", TEXT), ("in", ""), ("h", "")]);
 }
 
-/// Makes both logs long, or gives them a torn end.
+/// Makes both logs long, or damages their ends.
 fn harm_logs(side: &Side) {
     let text = std::fs::read_to_string(side.root.join(".ninja_log")).expect("a log");
     let (head, records) = text.split_once('\n').expect("a head");
@@ -27,7 +27,7 @@ fn answers_write_nothing_though_much_is_to_do() {
     alone(|side| {
         start(side);
         good(side, "");
-        // It must not come back; another ninja has none.
+        // Must not come back.
         let _ = std::fs::remove_dir_all(side.state(""));
         harm_logs(side);
         side.touch("in", None);
@@ -85,7 +85,7 @@ fn its_own_directory_may_be_deleted() {
     });
 }
 
-/// What a run has to do though this lies in the place of `.tanto`, which `make` is given.
+/// Builds although `make` has created something in the place of `.tanto`.
 fn builds_though(make: impl Fn(&Path)) {
     for words in ["", "build"] {
         alone(|side| {
@@ -130,7 +130,7 @@ fn a_command_finds_in_the_logs_what_was_done_before_it() {
     });
 }
 
-/// ninja drops the deps of the other manifests, and then runs all their commands again.
+/// Ninja drops the deps of other manifests and then runs all their commands again.
 #[test]
 fn manifests_that_share_logs_keep_their_deps_through_recompaction() {
     alone(|side| {
@@ -147,7 +147,7 @@ fn manifests_that_share_logs_keep_their_deps_through_recompaction() {
                 idle(side, &format!("-f {name}"));
             }
         }
-        // The deps are not only kept but heeded.
+        // The kept deps are also used.
         side.touch("h", None);
         assert!(good(side, "-f b").text().contains("cp in b.o"));
         std::fs::remove_file(side.root.join("c.o")).expect("remove");

@@ -1,10 +1,10 @@
-//! Numbers that look random and are the same for the same seed.
+//! A deterministic random number generator.
 
-/// A small generator (xorshift64*).
+/// xorshift64*.
 pub struct Dice(u64);
 
 impl Dice {
-    /// Neighbouring seeds give unlike numbers.
+    /// Neighboring seeds give different sequences.
     pub fn new(seed: u64) -> Dice {
         let mut dice = Dice((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..8 {
@@ -20,22 +20,19 @@ impl Dice {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    /// Less than `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).expect("less than a usize")
     }
 
-    /// True in `percent` of 100 cases.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 
-    /// Up to `most` of several, in their order.
+    /// Up to `most` elements, in order.
     pub fn some<T: Clone>(&mut self, from: &[T], most: usize) -> Vec<T> {
         let count = self.below(most + 1).min(from.len());
         let mut at: Vec<usize> = (0..count).map(|_| self.below(from.len())).collect();

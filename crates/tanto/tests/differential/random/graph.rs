@@ -1,29 +1,25 @@
-//! A random graph and the manifest that says it.
+//! Random graphs and their manifests.
 
 use std::fmt::Write;
 
 use super::dice::Dice;
 
-/// What an edge's rule is like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Writes its outputs anew.
+    /// Always writes its outputs.
     Plain,
     /// Writes an output only if its content changes.
     Restat,
     /// A restat rule that always writes.
     RestatAlways,
-    /// Groups others.
     Phony,
-    /// Has a depfile that stays.
+    /// Has a depfile that is kept.
     Depfile,
-    /// Has a depfile that goes into the log.
+    /// Has a depfile that goes into the deps log.
     Deps,
-    /// Writes a depfile for the log, and only writes outputs if their content changes.
+    /// Combines `Deps` and `Restat`.
     DepsRestat,
-    /// Its command may change without a reason to run it.
     Generator,
-    /// Has a response file.
     Rspfile,
     /// Makes nothing.
     Nothing,
@@ -49,77 +45,60 @@ const KINDS: &[Kind] = &[
     Nothing,
 ];
 
-/// A build statement.
 #[derive(Clone, Debug)]
 pub struct Edge {
-    /// Its number, which its files' names have.
+    /// Part of its file names.
     pub id: usize,
-    /// What it is like.
     pub kind: Kind,
-    /// Explicit outputs.
     pub outs: Vec<String>,
-    /// Implicit outputs.
     pub implicit_outs: Vec<String>,
-    /// Explicit inputs.
     pub ins: Vec<String>,
-    /// Implicit inputs.
     pub implicit: Vec<String>,
-    /// Order-only inputs.
     pub order_only: Vec<String>,
-    /// Validations.
     pub validations: Vec<String>,
-    /// Its dyndep file.
     pub dyndep: Option<String>,
-    /// Its pool.
     pub pool: Option<&'static str>,
-    /// Makes its command another.
+    /// Part of the command.
     pub version: usize,
 }
 
 impl Edge {
-    /// All it makes.
     pub fn all_outs(&self) -> impl Iterator<Item = &String> {
         self.outs.iter().chain(&self.implicit_outs)
     }
 
-    /// All it needs, as far as the manifest says.
     pub fn all_ins(&self) -> impl Iterator<Item = &String> {
         self.ins.iter().chain(&self.implicit).chain(&self.order_only)
     }
 
-    /// Has it a depfile, whose contents lie in `hdN`?
+    /// Has a depfile with the contents in `hdN`.
     pub fn has_headers(&self) -> bool {
         matches!(self.kind, Depfile | Deps | DepsRestat)
     }
 }
 
-/// A dyndep file.
 #[derive(Clone, Debug)]
 pub struct Dyndep {
-    /// Its path.
     pub path: String,
-    /// What it is copied from, if an edge makes it.
+    /// The file it is copied from, if an edge makes it.
     pub source: Option<String>,
-    /// Of which edge, inputs, outputs, restat?
+    /// Edge, inputs, outputs, restat.
     pub lines: Vec<(usize, Vec<String>, Vec<String>, bool)>,
 }
 
-/// The whole of it.
 pub struct Graph {
-    /// Files that no edge makes; each holds a digit.
+    /// Files that no edge makes; each contains a digit.
     pub sources: Vec<String>,
-    /// Headers, which only depfiles name.
+    /// Named only in depfiles.
     pub headers: Vec<String>,
-    /// In an order in which they can be built.
+    /// In topological order.
     pub edges: Vec<Edge>,
-    /// The dyndep files.
     pub dyndeps: Vec<Dyndep>,
-    /// What `default` names, if anything.
     pub defaults: Vec<String>,
 }
 
 impl Graph {
-    /// A graph of some four to sixteen edges.
+    /// A graph of 4 to 16 edges.
     pub fn random(dice: &mut Dice) -> Graph {
         let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>();
         let (sources, headers) = (names("s", 2 + dice.below(4)), names("h", 3));
@@ -140,7 +119,7 @@ impl Graph {
     fn edge(&self, dice: &mut Dice, id: usize) -> Edge {
         let kind = *dice.pick(KINDS);
         let known: Vec<String> = self.sources.iter().cloned().chain(self.targets()).collect();
-        // Later ones more often: chains are where things go wrong.
+        // Prefers later nodes, because long chains find more bugs.
         let late = &known[known.len().saturating_sub(8)..];
         let mut edge = Edge {
             id,
@@ -164,7 +143,7 @@ impl Graph {
         edge
     }
 
-    /// Lets some edges take inputs, outputs or restat from a file, which lies there or is made.
+    /// Moves inputs, outputs or restat of some edges to dyndep files, existing or built.
     fn add_dyndeps(&mut self, dice: &mut Dice) {
         if !dice.chance(50) {
             return;
@@ -193,20 +172,17 @@ impl Graph {
     fn add_validations(&mut self, dice: &mut Dice) {
         let targets = self.targets();
         for edge in &mut self.edges {
-            // A validation of an edge that only dyndep information makes wanted is not compared: the referee
-            // forgets to start it.
+            // The reference ninja forgets to start validations of edges that dyndep files make wanted.
             if self.dyndeps.is_empty() && dice.chance(12) {
                 edge.validations = dice.some(&targets, 1);
             }
         }
     }
 
-    /// All that can be asked for.
     pub fn targets(&self) -> Vec<String> {
         self.edges.iter().flat_map(|edge| edge.all_outs().cloned()).collect()
     }
 
-    /// What a dyndep file holds.
     pub fn dyndep_text(&self, dyndep: &Dyndep) -> String {
         let mut text = "ninja_dyndep_version = 1\n".to_owned();
         for (at, ins, outs, restat) in &dyndep.lines {
@@ -220,7 +196,6 @@ impl Graph {
         text
     }
 
-    /// The manifest.
     pub fn manifest(&self) -> String {
         let mut text =
             "pool one\n  depth = 1\npool two\n  depth = 2\nrule copy\n  command = read -r x < $in; cp $in $out\n"
@@ -262,8 +237,8 @@ impl Graph {
         text
     }
 
-    /// Shell built-ins only: every output gets a digit that its explicit inputs decide; the start and the end are
-    /// traced; a file `failN` makes it fail, after it has written or before.
+    /// Uses only shell built-ins. Every output gets a digit computed from its explicit inputs; start and end are
+    /// traced; a file `failN` makes the command fail before or after writing.
     fn command(&self, edge: &Edge) -> String {
         let id = edge.id;
         let found = self.dyndeps.iter().flat_map(|dyndep| &dyndep.lines).filter(|(at, ..)| *at == id);

@@ -1,4 +1,4 @@
-//! Several rounds of changes and builds on one random graph.
+//! Several rounds of changes and builds on a random graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use super::dice::Dice;
 use super::graph::{Graph, Kind};
 use crate::harness::{Case, Run, Side};
 
-/// Says what was played if a comparison fails.
+/// Prints the rounds if a comparison fails.
 struct Story {
     seed: u64,
     lines: Vec<String>,
@@ -21,8 +21,8 @@ impl Drop for Story {
     }
 }
 
-/// Plays one seed, and panics if the programs differ. False if it was too much for the referee: with
-/// dyndep files it starts some commands too early, or twice, and may crash.
+/// Runs one seed. Returns false if the reference ninja failed: with dyndep files it starts some commands too early or
+/// twice, and may crash.
 pub fn play(seed: u64) -> bool {
     let mut dice = Dice::new(seed);
     let mut graph = Graph::random(&mut dice);
@@ -39,9 +39,8 @@ pub fn play(seed: u64) -> bool {
     case.check_unless_referee_errs()
 }
 
-/// The files that the graph starts with.
 fn write_all(mut case: Case, graph: &Graph, dice: &mut Dice, story: &mut Story) -> Case {
-    // The referee makes directories even in a dry run, so that they are there before.
+    // The reference ninja creates directories even in a dry run.
     case = case.file("build.ninja", graph.manifest()).file("d0/.keep", "").file("d1/.keep", "");
     for path in graph.sources.iter().chain(&graph.headers) {
         case = case.file(path, format!("{}\n", dice.below(4)));
@@ -59,7 +58,6 @@ fn write_all(mut case: Case, graph: &Graph, dice: &mut Dice, story: &mut Story) 
     case
 }
 
-/// One change of the tree.
 fn change(case: Case, graph: &mut Graph, dice: &mut Dice, story: &mut Story) -> Case {
     let files: Vec<String> = graph.sources.iter().chain(&graph.headers).cloned().collect();
     let targets = graph.targets();
@@ -121,7 +119,7 @@ fn change(case: Case, graph: &mut Graph, dice: &mut Dice, story: &mut Story) -> 
     }
 }
 
-/// Changes that make much dirty, or little sense.
+/// Changes that make many files dirty, or are unusual.
 fn change_rarely(case: Case, graph: &Graph, dice: &mut Dice, story: &mut Story) -> Case {
     let path = match dice.below(5) {
         0 => ".ninja_log".to_owned(),
@@ -145,15 +143,15 @@ fn change_rarely(case: Case, graph: &Graph, dice: &mut Dice, story: &mut Story) 
     })
 }
 
-/// One build: of some targets, with a few jobs or one, loud or dry.
+/// One build with random targets and flags.
 fn build(case: Case, graph: &Graph, dice: &mut Dice, story: &mut Story) -> Case {
     let one = dice.chance(50);
     let mut run = Run::new(if one { "-j1 -k0" } else { "-j4 -k0" });
-    // After loading a dyndep file the referee gives some reasons twice.
+    // After loading a dyndep file, the reference ninja prints some explanations twice.
     if one && graph.dyndeps.is_empty() && dice.chance(60) {
         run = run.arg("-d").arg("explain");
     }
-    // Even a dry run of the referee writes and removes response files.
+    // Even in a dry run, the reference ninja writes and removes response files.
     if dice.chance(10) && graph.edges.iter().all(|edge| edge.kind != Kind::Rspfile) {
         run = run.arg("-n");
     }
@@ -168,8 +166,7 @@ fn build(case: Case, graph: &Graph, dice: &mut Dice, story: &mut Story) -> Case 
     case.run(run.env("T", "../trace")).act(move |side| file_trace(side, &order))
 }
 
-/// Without the reasons that were given before: how often an edge is looked at while others are cleaned is no matter.
-/// Which of several inputs is the newest may be a matter of the clock's ticks.
+/// Removes repeated explanations, and the newest input, which may depend on clock ticks.
 fn reasons_once(text: &str) -> String {
     const NEWEST: &str = "most recent input ";
     let mut seen = BTreeSet::new();
@@ -177,7 +174,7 @@ fn reasons_once(text: &str) -> String {
     lines.filter(|line| !line.starts_with("ninja explain: ") || seen.insert(*line)).collect::<Vec<_>>().join("\n")
 }
 
-/// Which edges have to end before another starts, as far as the manifest says.
+/// The edges that must finish before another starts, according to the manifest.
 fn direct_needs(graph: &Graph) -> BTreeMap<String, Vec<String>> {
     let maker = |path: &String| graph.edges.iter().find(|edge| edge.all_outs().any(|out| out == path));
     let is_command = |kind: Kind| kind != Kind::Phony;
@@ -187,7 +184,7 @@ fn direct_needs(graph: &Graph) -> BTreeMap<String, Vec<String>> {
     graph.edges.iter().map(|edge| (format!("s{}", edge.id), needs(edge.all_ins().cloned().collect()))).collect()
 }
 
-/// Checks the order of the commands, and puts which they were into the tree, where the next comparison finds it.
+/// Checks the order of the commands, and writes them to the tree for the next comparison.
 fn file_trace(side: &mut Side, needs: &BTreeMap<String, Vec<String>>) {
     let path = side.base().join("trace");
     let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -202,7 +199,7 @@ fn file_trace(side: &mut Side, needs: &BTreeMap<String, Vec<String>>) {
     std::fs::rename(side.base().join("traced"), side.root.join("trace")).expect("one file system");
 }
 
-/// What is wrong with the order of starts and ends.
+/// The first error in the order of starts and ends.
 fn fault_in(marks: &[&str], needs: &BTreeMap<String, Vec<String>>) -> Option<String> {
     for (at, mark) in marks.iter().enumerate() {
         let later = &marks[at + 1..];
