@@ -200,18 +200,15 @@ impl Side {
         self.kept.push(file);
     }
 
-    /// Closes what `keep` kept.
     pub fn let_go(&mut self) {
         self.kept.clear();
     }
 
-    /// Keeps a file open until `let_go`.
     pub fn open(&self, barrier: &str) {
         self.tick();
         fs::write(self.base.join("b").join(format!("{barrier}.go")), "").expect("a file");
     }
 
-    /// Takes a barrier's marks away, for the next run.
     pub fn reset_barriers(&self) {
         for entry in fs::read_dir(self.base.join("b")).expect("a directory").flatten() {
             let _ = fs::remove_file(entry.path());
@@ -223,7 +220,6 @@ impl Side {
         signal(name, self.running.as_ref().expect("started").id(), group);
     }
 
-    /// Types on the terminal of a program that was started on one.
     pub fn type_keys(&mut self, keys: &str) {
         self.running.as_mut().expect("started").type_keys(keys);
     }
