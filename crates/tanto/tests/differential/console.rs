@@ -128,7 +128,7 @@ fn other_commands_are_in_a_group_of_their_own() {
 }
 
 #[test]
-fn a_console_command_reads_what_is_typed() {
+fn console_command_reads_typed_input() {
     let case = console("barrier b; read line; echo got $$line; echo $$line > $out")
         .start(Run::new("").terminal(60))
         .wait_for("b");

@@ -45,7 +45,7 @@ fn expect_tokens(count: usize) -> impl Fn(&mut Side) {
 const FIFO: &str = "--jobserver-auth=fifo:../fifo";
 
 #[test]
-fn a_fifo_limits_what_runs() {
+fn fifo_limits_running_commands() {
     let case = Case::manifest(WIDE).act(fifo).act(hold).start(with("", "+", FIFO).any_order());
     let case = case.wait_for("a").wait_for("b").act(|side| side.absent("c")).act(expect_tokens(0)).open("a");
     let case = case.wait_for("c").open("b").wait_for("d").open("c").open("d").end();
@@ -86,7 +86,7 @@ fn tokens_come_back_after_a_failure() {
 }
 
 #[test]
-fn what_makeflags_may_say() {
+fn makeflags_forms() {
     let text = "rule r\n  command = touch $out\nbuild a: r\n";
     let flags = [
         "",
@@ -117,7 +117,7 @@ fn what_makeflags_may_say() {
 }
 
 #[test]
-fn a_pipe_limits_what_runs() {
+fn pipe_limits_running_commands() {
     let case = Case::manifest(WIDE)
         .act(fifo)
         .start(with("", "+", "-j2 --jobserver-auth=7,7").any_order())

@@ -90,13 +90,13 @@ fn a_log_of_a_hundred_records_is_not() {
 }
 
 #[test]
-fn whoever_only_answers_writes_nothing_anew() {
+fn read_only_tools_rewrite_nothing() {
     Case::manifest(CHAIN).file("in", "").run("").act(|side| rewrite(side, ".ninja_log", grown)).check();
     deps().run("").act(|side| grow_deps(side, 1200)).check();
 }
 
 #[test]
-fn recompact_writes_anew_what_has_not_grown() {
+fn recompact_rewrites_logs_that_have_not_grown() {
     Case::manifest(CHAIN)
         .file("in", "")
         .run("")

@@ -41,7 +41,7 @@ fn a_pools_depth_may_be_a_variable() {
 }
 
 #[test]
-fn j_limits_what_runs() {
+fn j_limits_running_commands() {
     let text = "rule r\n  command = barrier $out; touch $out\nbuild a: r\nbuild b: r\nbuild c: r\n";
     let case = Case::manifest(text)
         .start(Run::new("-j2").any_order())
@@ -68,7 +68,7 @@ fn k_keeps_going() {
 }
 
 #[test]
-fn what_runs_ends_after_a_failure() {
+fn running_commands_finish_after_a_failure() {
     let text = "rule bad\n  command = barrier bad; exit 1\nrule ok\n  command = barrier ok; touch $out\nrule t\n  command = touch $out\n\
                 build a: bad\nbuild b: ok\nbuild c: t b\n";
     let case =

@@ -287,7 +287,7 @@ fn a_removed_build_leaves_its_file() {
 }
 
 #[test]
-fn a_dry_run_says_what_it_would_do() {
+fn dry_run_lists_commands() {
     Case::manifest(CHAIN)
         .file("in", "")
         .run("-n")

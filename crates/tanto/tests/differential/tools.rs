@@ -194,7 +194,7 @@ fn clean_by_rule_and_by_mistake() {
 }
 
 #[test]
-fn clean_spares_what_is_no_file() {
+fn clean_keeps_phony_targets() {
     let text = "rule r\n  command = mkdir -p $out\nbuild d: r\nbuild p: phony d\n";
     Case::manifest(text).run("").file("p", "").run("-t clean").run("-v -t clean").check();
 }
@@ -261,6 +261,6 @@ fn browse_without_a_server() {
 }
 
 #[test]
-fn tools_take_what_follows() {
+fn tools_take_the_remaining_arguments() {
     tree().run("-t targets all -v").run("-t commands -- prog").run("-t query -- prog").run("-n -t restat").check();
 }

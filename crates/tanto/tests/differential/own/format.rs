@@ -40,7 +40,7 @@ fn a_bad_status_matters_only_where_it_is_shown() {
 
 /// With a limit below 1, commands never run in parallel.
 #[test]
-fn what_holds_commands_back_is_told() {
+fn throttled_commands_are_reported() {
     alone(|side| {
         let text = "rule touch\n  command = touch $out\nbuild a: touch\nbuild b: touch\nbuild c: touch\n";
         files(side, &[("build.ninja", text)]);

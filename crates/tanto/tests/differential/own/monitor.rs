@@ -71,7 +71,7 @@ fn a_command_on_the_console_can_hang_too() {
 }
 
 #[test]
-fn who_closes_its_output_and_lives_on_is_watched() {
+fn command_that_closes_its_output_is_monitored() {
     alone(|side| {
         files(side, &[("build.ninja", &manifest(&[("a", "exec >/dev/null 2>&1; sleep 1000")]))]);
         let ended = side.run(&Run::new("--hang-timeout=500ms"));
@@ -80,7 +80,7 @@ fn who_closes_its_output_and_lives_on_is_watched() {
 }
 
 #[test]
-fn who_has_left_its_job_and_holds_its_output_is_ended() {
+fn detached_process_that_holds_the_output_is_killed() {
     alone(|side| {
         let line = "sh -c 'setsid sleep 1000 & echo $$! > pid'";
         files(side, &[("build.ninja", &manifest(&[("a", line)]))]);
@@ -94,7 +94,7 @@ fn who_has_left_its_job_and_holds_its_output_is_ended() {
 const DAEMON: &str = "sh -c 'setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $$! > pid'";
 
 #[test]
-fn a_daemon_is_told_of_by_tanto_and_lives() {
+fn tanto_reports_a_daemon_and_keeps_it() {
     alone(|side| {
         files(side, &[("build.ninja", &manifest(&[("a", DAEMON), ("b", "true")]))]);
         let ended = tanto_build(side, &[]);
@@ -105,7 +105,7 @@ fn a_daemon_is_told_of_by_tanto_and_lives() {
 }
 
 #[test]
-fn under_the_name_of_ninja_nobody_asks_for_daemons() {
+fn ninja_does_not_look_for_daemons() {
     alone(|side| {
         let marked = "echo mark=$$TANTO_JOB";
         files(side, &[("build.ninja", &manifest(&[("a", DAEMON), ("b", marked)]))]);

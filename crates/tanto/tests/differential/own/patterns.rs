@@ -38,7 +38,7 @@ fn directories_and_globs_name_outputs() {
 }
 
 #[test]
-fn what_matches_nothing_is_an_error() {
+fn unmatched_pattern_is_an_error() {
     alone(|side| {
         files(side, &[("build.ninja", TEXT)]);
         for (target, expected) in [

@@ -146,7 +146,7 @@ fn every_cut_of_a_deps_log() {
 }
 
 #[test]
-fn what_is_sound_before_the_damage_is_kept() {
+fn records_before_the_damage_are_kept() {
     let Some(ended) = hostile_deps(|bytes| bytes.extend(record(&[9, 9, 9, 9]))) else { return };
     assert!(ended.text().contains("no work to do"), "{}", ended.text());
     assert!(ended.text().contains("warning: premature end of file; recovering"), "{}", ended.text());
@@ -280,7 +280,7 @@ fn few_descriptors_are_enough_for_many_commands() {
 
 /// `ninja | head -1`: the reader has ended when the second line is written.
 #[test]
-fn a_build_that_nobody_reads_leaves_no_file_behind() {
+fn build_with_a_closed_pipe_leaves_no_file() {
     alone(|side| {
         let rule = "rule wait\n  command = until [ -e gone ]; do sleep 0.01; done; touch $out\nrule t\n  command = touch $out\n";
         files(side, &[("build.ninja", &format!("{rule}build a: t\nbuild b: wait a\n"))]);

@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_printed_passes_through_with_the_exit_code() {
+fn output_and_exit_code_pass_through() {
     let it = ended(&["--hang-timeout", "1h"], "echo out; echo err >&2; exit 7");
     assert_eq!((it.code, text(&it.out), text(&it.err)), (7, "out\n".into(), "err\n".into()));
     let it = ended(&[], "kill -9 $$");
@@ -46,14 +46,14 @@ fn a_hang_is_ended_and_explained() {
 }
 
 #[test]
-fn a_limit_ends_what_is_busy() {
+fn time_limit_kills_a_busy_command() {
     let it = ended(&["--timeout", "500ms"], "while :; do :; done");
     assert_eq!((it.code, text(&it.out)), (124, String::new()));
     assert!(text(&it.err).starts_with("tanto: sh not done after 0.5s\n"), "{}", text(&it.err));
 }
 
 #[test]
-fn who_lives_on_is_named_or_killed() {
+fn left_over_processes_are_reported_or_killed() {
     let daemon = "echo $$; setsid sleep 1000 >/dev/null 2>&1 & echo $!; exit 3";
     for (what, said, lives) in [
         ("ignore", "", true),
@@ -76,7 +76,7 @@ fn who_lives_on_is_named_or_killed() {
 }
 
 #[test]
-fn who_holds_the_output_of_an_ended_command_is_not_waited_for() {
+fn process_that_holds_the_output_is_not_waited_for() {
     let it = ended(&[], "sleep 1000 & echo $!");
     assert_eq!(it.code, 0);
     assert!(
@@ -106,7 +106,7 @@ fn a_signal_is_handed_on() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said_as_shells_do() {
+fn failed_start_has_the_exit_code_of_shells() {
     let run = |words: &[&str]| Running::start(Command::new(env!("CARGO_BIN_EXE_tanto")).arg("run").args(words)).end();
     let it = run(&["/nonexistent/x"]);
     assert_eq!((it.code, text(&it.err)), (127, "tanto: error: /nonexistent/x: No such file or directory\n".into()));

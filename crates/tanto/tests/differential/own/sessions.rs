@@ -32,7 +32,7 @@ fn count(lines: &[String], event: &str) -> usize {
 }
 
 #[test]
-fn what_runs_commands_leaves_one() {
+fn builds_with_commands_leave_a_session() {
     alone(|side| {
         start(side);
         good(side, "c");
@@ -83,7 +83,7 @@ fn the_manifest_has_its_own() {
 }
 
 #[test]
-fn a_command_that_need_not_run_is_told_of() {
+fn cleaned_command_is_recorded() {
     alone(|side| {
         let text = "rule same\n  command = test -f $out || touch $out\n  restat = 1\nrule cp\n  command = cp $in $out\n\
                     build a: same in\nbuild b: cp a\nbuild d: cp in || b\n";
@@ -99,7 +99,7 @@ fn a_command_that_need_not_run_is_told_of() {
 }
 
 #[test]
-fn a_killed_build_leaves_what_had_happened() {
+fn killed_build_leaves_its_events() {
     alone(|side| {
         let text = "rule w\n  command = touch a; while test -f a -a ! -f go; do sleep 0.05; done\nbuild a: w\n";
         files(side, &[("build.ninja", text)]);
@@ -131,7 +131,7 @@ fn warned(way: &str) -> usize {
 }
 
 #[test]
-fn what_is_in_the_way_is_said_once() {
+fn obstacle_is_reported_once() {
     assert_eq!(warned(".tanto"), 1);
     assert_eq!(warned(".tanto/sessions"), 1);
     assert_eq!(warned(".tanto/history/x"), 1);
@@ -139,7 +139,7 @@ fn what_is_in_the_way_is_said_once() {
 
 /// No space for the session, but enough for the logs. A signal would kill a program that exceeds the limit.
 #[test]
-fn a_lack_of_room_is_said_once_and_not_as_ninja() {
+fn full_disk_is_reported_once_except_as_ninja() {
     alone(|side| {
         start(side);
         let program = env!("CARGO_BIN_EXE_tanto");

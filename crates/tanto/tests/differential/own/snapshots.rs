@@ -61,7 +61,7 @@ fn there_is_one_for_each_manifest_and_way_to_read_it() {
 }
 
 #[test]
-fn small_trees_and_who_wants_none_have_none() {
+fn small_trees_have_no_snapshot() {
     alone(|side| {
         start(side);
         for policy in ["auto", "off"] {

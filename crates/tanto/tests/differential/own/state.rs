@@ -57,7 +57,7 @@ fn as_ninja_nothing_is_made_that_ninja_does_not_make() {
 }
 
 #[test]
-fn each_name_reads_what_the_other_has_kept() {
+fn both_names_read_each_others_state() {
     alone(|side| {
         start(side);
         // The second run writes the snapshot, with the logs.

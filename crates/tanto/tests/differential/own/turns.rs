@@ -86,7 +86,7 @@ fn a_second_build_that_waits_can_be_interrupted() {
 }
 
 #[test]
-fn whoever_only_answers_does_not_wait() {
+fn read_only_tools_do_not_wait() {
     alone(|side| {
         files(side, &[("build.ninja", SLOW)]);
         side.start(&Run::new("b"));
@@ -146,7 +146,7 @@ fn a_job_that_knows_nothing_of_its_ancestors_does_not_wait() {
 
 /// Scripts can hold such locks too.
 #[test]
-fn a_build_whose_script_has_locked_the_directory_does_not_wait() {
+fn build_started_by_the_lock_holder_does_not_wait() {
     alone(|side| {
         files(side, &[("build.ninja", "rule t\n  command = touch $out\nbuild a: t\nbuild b: t\n")]);
         let ended = side.run(&Run::new("a").shell("exec 9<.; flock 9;"));
@@ -180,7 +180,7 @@ fn builds_by_both_names_exclude_each_other() {
 }
 
 #[test]
-fn a_killed_build_goes_on_from_what_had_ended() {
+fn killed_build_continues_after_finished_commands() {
     alone(|side| {
         files(side, &[("build.ninja", SLOW)]);
         side.start(&Run::new("c"));

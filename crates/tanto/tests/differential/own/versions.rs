@@ -127,7 +127,7 @@ fn version_5_survives_the_tools() {
 }
 
 #[test]
-fn a_log_that_is_there_keeps_its_version_whatever_is_asked_for() {
+fn existing_log_keeps_its_version() {
     alone(|side| {
         start(side);
         good(side, "");
@@ -185,7 +185,7 @@ fn a_new_log_has_the_version_of_the_other_ninja() {
 }
 
 #[test]
-fn who_added_hashes_of_version_5_is_told_of() {
+fn appended_version_5_hashes_are_reported() {
     beside_ninja_1_11(|side, ninja| {
         const TOLD: &str = "ninja: warning: .ninja_log: a ninja older than 1.12 has added to this log of version 7";
         start(side);

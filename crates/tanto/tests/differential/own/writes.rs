@@ -107,14 +107,14 @@ fn link(to: &str, path: &Path) {
 }
 
 #[test]
-fn what_lies_in_its_place_is_no_obstacle() {
+fn obstacles_do_not_prevent_a_build() {
     builds_though(|place| std::fs::write(place, "a file").expect("a file"));
     builds_though(|place| link("nowhere", place));
     builds_though(|place| link("precious", place));
 }
 
 #[test]
-fn a_command_finds_in_the_logs_what_was_done_before_it() {
+fn command_finds_earlier_entries_in_the_logs() {
     alone(|side| {
         let text = "rule look\n  command = cp .ninja_log $out; cp .ninja_deps $out.deps\n";
         let looks: String = (0..9).map(|n| format!("build look{n}: look a b\n")).collect();
