@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tanto_bulk::attempt::build_settings::Site;
+use tanto_bulk::attempt::build_settings::BuildSettings;
 use tanto_bulk::coordinator::Build;
-use tanto_bulk::coordinator::control_socket::Nobody;
+use tanto_bulk::coordinator::control_socket::NoControl;
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::sources::Sources;
 use tanto_bulk::coordinator::state::State;
@@ -117,14 +117,14 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
             })
         }
     };
-    let (site, clock) = (site(directory), RealClock::start());
+    let (settings, clock) = (settings(directory), RealClock::start());
     let build = Build {
-        site: &site,
+        settings: &settings,
         runner: &mut *runner,
         view: &mut Blind,
         clock: &clock,
         epoch_ms: 0,
-        desk: &mut Nobody,
+        control: &mut NoControl,
         sources: Sources::default(),
         sampler: None,
     };
@@ -134,9 +134,9 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
     Ok(counts.collect::<Vec<_>>().join(", "))
 }
 
-fn site(directory: &Path) -> Site {
+fn settings(directory: &Path) -> BuildSettings {
     let text = |name: &str| directory.join(name).to_string_lossy().into_owned();
-    Site {
+    BuildSettings {
         pkgsrc: text("pkgsrc"),
         make: "make".into(),
         prefix: text("prefix"),
@@ -150,6 +150,6 @@ fn site(directory: &Path) -> Site {
         makes: None,
         suffix: ".tgz".into(),
         user: None,
-        ..Site::default()
+        ..BuildSettings::default()
     }
 }

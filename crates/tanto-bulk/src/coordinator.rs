@@ -1,30 +1,34 @@
-//! Builds packages: which of them, in which order and through which stages, and what becomes of those that need one that
-//! failed. Does not know how a command is run, nor what the database does with what it is told.
+//! Coordinates a bulk build: the state of each package, order, attempts and retries, steps after an attempt, control
+//! requests and the database.
 
-pub mod books;
 pub mod bulk_build;
 mod clients;
+mod control;
 pub mod control_socket;
 pub mod debug_shell;
 pub mod explain;
-pub mod frontend;
+mod frontend;
+pub mod install_artifact;
 pub mod needs;
 pub mod offline;
 pub mod pbulk_files;
+mod persistence;
 mod phase_file;
 pub mod phases;
 pub mod plan;
 pub mod prepare;
 pub mod queries;
 pub mod requests;
+mod results;
 mod resume;
 pub mod simulate;
 pub mod sources;
 pub mod state;
 pub mod state_dir;
+mod status;
 pub mod up_to_date;
 
-use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::Clock;
@@ -32,68 +36,76 @@ use tanto_exec::event::{Event, View};
 use tanto_exec::job::JobId;
 use tanto_exec::run::{self, BuildOutcome};
 use tanto_exec::runner::Runner;
-use tanto_exec::runner::steps::MultiStepRunner;
 use tanto_exec::schedule::{AdmissionLimits, ResourceSample};
 use tanto_record::database::journal::Journal;
 
-use self::books::{Books, Opening};
-use self::control_socket::Desk;
-use self::frontend::Packages;
+use self::clients::Clients;
+use self::control_socket::ControlServer;
+use self::frontend::Coordinator;
 use self::plan::{Plan, PlanError};
 use self::sources::Sources;
 use self::state::State;
-use crate::attempt::build_settings::Site;
+use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::runner::AttemptRunner;
 
-/// What a build needs besides its packages.
+/// The environment of a build.
 pub struct Build<'a> {
-    /// Where packages are built.
-    pub site: &'a Site,
-    /// What executes commands.
+    pub settings: &'a BuildSettings,
+    /// Executes commands.
     pub runner: &'a mut dyn Runner,
-    /// Who looks on.
     pub view: &'a mut dyn View,
-    /// What time it is.
     pub clock: &'a dyn Clock,
-    /// When the clock stood at 0, in milliseconds since 1970.
+    /// The time at which the clock was 0, in milliseconds since 1970.
     pub epoch_ms: i64,
-    /// Where users ask for something while it goes on.
-    pub desk: &'a mut dyn Desk,
-    /// What is known of the packages' directories, for the case that one of them changes.
+    pub control: &'a mut dyn ControlServer,
+    /// Scan records of the packages, for requests that change them; may be empty.
     pub sources: Sources,
-    /// Who says how much room the machine has, if that is to be heeded.
+    /// Samples free memory and disk space; `None`: no admission control.
     pub sampler: Option<&'a mut dyn FnMut() -> ResourceSample>,
 }
 
 impl Build<'_> {
-    /// Builds all that is open, the most urgent first by what each package is expected to take, in milliseconds. The
-    /// journal has not ended then.
+    /// Builds all open packages, the critical path first. `times` are the expected durations, in milliseconds. The caller
+    /// has to finish the journal.
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), PlanError> {
         let mut schedule = plan.schedule(times)?;
-        let Build { site, runner, view, clock, epoch_ms, desk, sources, sampler } = self;
+        let Build { settings, runner, view, clock, epoch_ms, control, sources, sampler } = self;
         for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
             view.event(Event::Planned { job: JobId(package), expected_ms });
         }
-        let opening = Opening { plan, site, clock, epoch_ms, desk, sources };
-        let books = RefCell::new(Books::new(opening, journal));
-        let packages = Packages::new(&books);
+        let mut coordinator = Coordinator {
+            plan,
+            settings,
+            clock,
+            epoch_ms,
+            journal,
+            control,
+            sources,
+            clients: Clients::new(settings.clients),
+            running: BTreeMap::new(),
+            reopened: Vec::new(),
+            counts_changed: true,
+            counts_sent_ms: i64::MIN,
+            disk_full_reported: false,
+        };
         if sampler.is_some() {
             schedule.limit_admission(AdmissionLimits { memory_kib: None, slots: usize::MAX });
         }
-        let mut silent = ResourceSample::default;
+        let mut no_sample = ResourceSample::default;
         schedule.begin();
         let run = run::Build {
-            frontend: &mut packages.clone(),
+            frontend: &mut coordinator,
             schedule: &mut schedule,
-            runner: &mut MultiStepRunner::new(runner, packages),
+            runner: &mut AttemptRunner::new(runner, settings, clock),
             view,
             clock,
             failures_allowed: usize::MAX,
-            sampler: sampler.unwrap_or(&mut silent),
+            sampler: sampler.unwrap_or(&mut no_sample),
         };
-        let verdict = run.run();
-        let (plan, journal) = books.into_inner().close();
-        Ok((verdict, plan, journal))
+        let outcome = run.run();
+        let (plan, journal) = coordinator.close();
+        Ok((outcome, plan, journal))
     }
 }
 

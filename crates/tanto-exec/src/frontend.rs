@@ -1,5 +1,7 @@
 //! Interface between the run loop and a language: ninja manifests or a package tree.
 
+use std::convert::Infallible;
+
 use crate::event::View;
 use crate::job::{Command, Completion, JobId, JobInfo};
 use crate::runner::Runner;
@@ -15,8 +17,8 @@ pub struct Fatal {
 
 /// What to do with a job that was taken from the schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Start {
-    Run(Command, JobInfo),
+pub enum Start<T = Command> {
+    Run(T, JobInfo),
     /// Nothing to run (ninja's phony).
     NoOp(JobInfo),
     /// The job cannot run and has failed, with a message.
@@ -37,19 +39,35 @@ pub enum JobOutcome<'a> {
     Failed,
 }
 
-/// Called from the loop's thread only.
-pub trait Frontend {
-    /// Prepares the command: directories, response file.
-    fn start(&mut self, job: JobId) -> Result<Start, Fatal>;
+/// Called from the loop's thread only. Jobs run tasks of type `T`, which report progress of type `P`.
+pub trait Frontend<T = Command, P = Infallible> {
+    /// Returns whether a job may start while others run.
+    fn may_start(&self) -> bool {
+        true
+    }
+
+    /// Prepares the first task: directories, response file.
+    fn start(&mut self, job: JobId) -> Result<Start<T>, Fatal>;
 
     /// Describes a job that completes without running, for views; `None` unless requested.
     fn describe_noop(&self, _job: JobId) -> Option<JobInfo> {
         None
     }
 
+    /// Handles progress of a running job.
+    fn on_progress(&mut self, _job: JobId, _progress: P, _view: &mut dyn View) {}
+
+    /// A task has completed. Returns the next one of the job, which starts in the same slot; `None`: the completion, which
+    /// this method may change, is that of the job.
+    fn next_task(&mut self, _: &mut Completion, _: &mut Schedule, _: &mut dyn View) -> Option<T> {
+        None
+    }
+
     /// Reads discovered dependencies, filters the output, and may turn success into failure. Precedes all events about
     /// the end of the command.
-    fn finish_command(&mut self, completion: &mut Completion) -> Result<(), Fatal>;
+    fn finish_command(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
+        Ok(())
+    }
 
     /// Called before the dependents of the job are released: may remove jobs from the schedule, or add jobs and
     /// dependencies.
@@ -62,7 +80,7 @@ pub trait Frontend {
     ) -> Result<(), Fatal>;
 
     /// Handles pending control requests. Called before each round of starts.
-    fn poll_control(&mut self, _: &mut Schedule, _: &mut dyn Runner, _: &mut dyn View) -> Result<(), Fatal> {
+    fn poll_control(&mut self, _: &mut Schedule, _: &mut dyn Runner<T, P>, _: &mut dyn View) -> Result<(), Fatal> {
         Ok(())
     }
 

@@ -2,14 +2,15 @@
 //! state.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::event::{Event, View};
 use crate::frontend::{Fatal, Frontend, JobOutcome, Start};
 use crate::job::report::MonitorReport;
-use crate::job::{Capture, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
-use crate::runner::{Runner, Wakeup};
+use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
+use crate::runner::{Runner, Wakeup, refused};
 use crate::schedule::{Blocked, Next, ResourceSample, Schedule, ThrottleReason};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,10 +39,10 @@ impl From<Fatal> for BuildOutcome {
 }
 
 /// Parts of a build, borrowed for its duration.
-pub struct Build<'a> {
-    pub frontend: &'a mut dyn Frontend,
+pub struct Build<'a, T = Command, P = Infallible> {
+    pub frontend: &'a mut dyn Frontend<T, P>,
     pub schedule: &'a mut Schedule,
-    pub runner: &'a mut dyn Runner,
+    pub runner: &'a mut dyn Runner<T, P>,
     pub view: &'a mut dyn View,
     pub clock: &'a dyn Clock,
     /// Starts nothing more after this many failures; at least 1.
@@ -60,8 +61,8 @@ enum Step {
     Stop(BuildOutcome),
 }
 
-struct Loop<'a> {
-    build: Build<'a>,
+struct Loop<'a, T, P> {
+    build: Build<'a, T, P>,
     /// A map, because a dry run has as many entries as there are ready jobs.
     running: BTreeMap<JobId, Running>,
     failures: usize,
@@ -82,7 +83,7 @@ const FOLLOW_EVERY_MS: i64 = 100;
 /// Maximum size of `Event::Printed`: a few lines.
 const MOST_FOLLOWED: usize = 4 << 10;
 
-impl Build<'_> {
+impl<T, P> Build<'_, T, P> {
     /// Runs the build to its end. No command is left running.
     pub fn run(self) -> BuildOutcome {
         let downstream_ms = self.schedule.downstream_ms();
@@ -117,7 +118,7 @@ impl Build<'_> {
     }
 }
 
-impl Loop<'_> {
+impl<T, P> Loop<'_, T, P> {
     fn turn_until_stop(&mut self) -> BuildOutcome {
         loop {
             match self.attend().and_then(|()| self.turn()) {
@@ -150,6 +151,10 @@ impl Loop<'_> {
         }
         match self.build.runner.wait(self.patience()) {
             Ok(Wakeup::Completed(completion)) => self.complete(completion),
+            Ok(Wakeup::Progress(job, progress)) => {
+                self.build.frontend.on_progress(job, progress, self.build.view);
+                Ok(Step::GoOn)
+            }
             Ok(Wakeup::Interrupted(_)) => Ok(Step::Stop(BuildOutcome::Interrupted)),
             Ok(Wakeup::SlotAvailable | Wakeup::ControlRequest) => Ok(Step::GoOn),
             Ok(Wakeup::Sampled(job, sample)) => {
@@ -187,7 +192,10 @@ impl Loop<'_> {
     }
 
     fn may_start(&mut self) -> bool {
-        let Build { schedule, runner, failures_allowed, .. } = &mut self.build;
+        let Build { frontend, schedule, runner, failures_allowed, .. } = &mut self.build;
+        if !self.running.is_empty() && !frontend.may_start() {
+            return false;
+        }
         if let Some(urgency) = schedule.next_priority() {
             runner.set_next_priority(urgency);
         }
@@ -295,7 +303,14 @@ impl Loop<'_> {
             return Ok(Step::Stop(BuildOutcome::Interrupted));
         }
         let job = completion.job;
-        self.build.frontend.finish_command(&mut completion)?;
+        let Build { frontend, schedule, runner, view, .. } = &mut self.build;
+        while let Some(task) = frontend.next_task(&mut completion, schedule, *view) {
+            match runner.start(job, &task, schedule.cost(job)) {
+                Ok(()) => return Ok(Step::GoOn),
+                Err(error) => completion = refused(job, &error),
+            }
+        }
+        frontend.finish_command(&mut completion)?;
         let running = self.take_running(job);
         self.end(running, &completion)?;
         Ok(Step::GoOn)

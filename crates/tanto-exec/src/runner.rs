@@ -4,18 +4,20 @@ pub mod clang;
 pub mod dry;
 pub mod fake;
 pub mod process;
-pub mod steps;
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::job::Cost;
 use crate::job::report::{JobSample, ProcessInfo, TerminationReason};
-use crate::job::{Command, Completion, JobId};
+use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
 
 /// Result of `Runner::wait`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wakeup {
+pub enum Wakeup<P = Infallible> {
     Completed(Completion),
+    /// A running job reports progress. Completion follows in a wakeup of its own.
+    Progress(JobId, P),
     /// The user or a supervisor sent this signal.
     Interrupted(i32),
     Sampled(JobId, JobSample),
@@ -26,8 +28,8 @@ pub enum Wakeup {
     TimedOut,
 }
 
-/// The loop calls `capacity` before each `start`.
-pub trait Runner {
+/// Executes tasks of type `T`, which report progress of type `P`. The loop calls `capacity` before it starts a job.
+pub trait Runner<T = Command, P = Infallible> {
     /// Returns how many more commands may start now, given the load limit and job tokens. At least 1 if none runs.
     fn capacity(&mut self) -> usize;
 
@@ -40,14 +42,14 @@ pub trait Runner {
         false
     }
 
-    /// Starts a command. Errors concern the system (out of memory, processes or descriptors), never the command.
-    fn start(&mut self, job: JobId, command: &Command, expected: Cost) -> std::io::Result<()>;
+    /// Starts a task. Errors concern the system (out of memory, processes or descriptors), never the command.
+    fn start(&mut self, job: JobId, task: &T, expected: Cost) -> std::io::Result<()>;
 
     /// Returns whether `wait` would return a completion at once.
     fn has_completed(&self) -> bool;
 
     /// Waits for a wakeup, at most this long. Not called while no command runs.
-    fn wait(&mut self, most: Option<Duration>) -> std::io::Result<Wakeup>;
+    fn wait(&mut self, most: Option<Duration>) -> std::io::Result<Wakeup<P>>;
 
     /// Terminates all processes of a running job, which then completes. Returns false if it has none, or the runner
     /// cannot.
@@ -73,4 +75,18 @@ pub trait Runner {
     /// Forwards the signal that interrupted the build to all running commands, waits until they have ended, and returns
     /// them. Nothing may be started afterwards.
     fn abort(&mut self) -> Vec<JobId>;
+}
+
+/// Returns the completion of a job whose next command could not be started.
+pub fn refused(job: JobId, error: &std::io::Error) -> Completion {
+    let output = [b"cannot start a command: ", &tanto_sys::error::text(error)[..], b"\n"].concat();
+    Completion {
+        job,
+        exit: Exit::Code(126),
+        output,
+        capture: Capture::Complete,
+        usage: Usage::default(),
+        executed_by: ExecutedBy::Process,
+        report: None,
+    }
 }

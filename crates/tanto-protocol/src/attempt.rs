@@ -1,12 +1,11 @@
-//! One attempt at one package: all that it needs, and all that it yields.
+//! The specification and the result of one attempt at one package.
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
-use crate::json::{Json, field, record};
 use crate::{MAX_LIST, MAX_TEXT, Message, MessageError, limit, name, texts};
 
-/// All that one attempt needs to know of its package.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+/// Everything that an attempt needs to know about its package.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AttemptSpec {
     /// The attempt's number within the run, from 1.
     pub attempt: u32,
@@ -51,9 +50,10 @@ impl Message for AttemptSpec {
 }
 
 /// How an attempt ended. `why` is for the user.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum AttemptOutcome {
-    /// The binary package was made, and waits to be accepted.
+    /// The binary package was made. It is in the attempt's directory until the coordinator accepts it.
     Built,
     /// The package failed.
     Failed { why: String },
@@ -61,25 +61,13 @@ pub enum AttemptOutcome {
     NeedsRoot { why: String },
     /// It failed through no fault of the package.
     MachineFailed { why: String },
-    /// It was killed, perhaps because memory ran out.
+    /// It was killed, perhaps because memory ran out. Never if the attempt was the last permitted one: then it failed.
     OutOfMemory { why: String },
     /// It wrote more than `scratch_memory`.
     ExceededTmpfs { why: String },
 }
 
 impl AttemptOutcome {
-    /// The name in messages.
-    fn kind(&self) -> &'static str {
-        match self {
-            AttemptOutcome::Built => "built",
-            AttemptOutcome::Failed { .. } => "failed",
-            AttemptOutcome::NeedsRoot { .. } => "needs-root",
-            AttemptOutcome::MachineFailed { .. } => "machine-failed",
-            AttemptOutcome::OutOfMemory { .. } => "out-of-memory",
-            AttemptOutcome::ExceededTmpfs { .. } => "exceeded-tmpfs",
-        }
-    }
-
     /// Why it failed; empty if it was built.
     pub fn why(&self) -> &str {
         match self {
@@ -93,11 +81,11 @@ impl AttemptOutcome {
     }
 }
 
-/// All that one attempt yields.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Everything that an attempt yields besides its binary package and its logs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AttemptResult {
     pub outcome: AttemptOutcome,
-    /// The stages that ended, in order.
+    /// The stages that have ended and were not reported as progress, in order.
     pub stages: Vec<StageResult>,
     pub cpu_ms: u64,
     /// Peak memory of its processes, without files in memory if all that it writes is there.
@@ -110,6 +98,22 @@ pub struct AttemptResult {
     pub exit: i32,
     /// For the user: the end of that stage's output, why it failed, and the file with all of it.
     pub message: String,
+}
+
+impl AttemptResult {
+    /// The result of an attempt that ran nothing.
+    pub fn of(outcome: AttemptOutcome) -> AttemptResult {
+        AttemptResult {
+            outcome,
+            stages: Vec::new(),
+            cpu_ms: 0,
+            peak_kib: 0,
+            disk_kib: 0,
+            left: Vec::new(),
+            exit: 0,
+            message: String::new(),
+        }
+    }
 }
 
 impl Message for AttemptResult {
@@ -128,7 +132,7 @@ impl Message for AttemptResult {
 }
 
 /// A stage that has ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StageResult {
     pub stage: String,
     /// When it began, in milliseconds since the attempt began.
@@ -150,45 +154,8 @@ pub struct StageResult {
 }
 
 /// How long the processes of a stage waited, in microseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StageWaits {
     pub io_us: u64,
     pub cpu_us: u64,
 }
-
-impl Json for AttemptOutcome {
-    fn to_json(&self) -> Value {
-        json!({ "kind": self.kind(), "why": self.why() })
-    }
-
-    fn from_json(mut value: Value) -> Result<Self, String> {
-        let (kind, why): (String, String) = (field(&mut value, "kind")?, field(&mut value, "why")?);
-        Ok(match &*kind {
-            "built" => AttemptOutcome::Built,
-            "failed" => AttemptOutcome::Failed { why },
-            "needs-root" => AttemptOutcome::NeedsRoot { why },
-            "machine-failed" => AttemptOutcome::MachineFailed { why },
-            "out-of-memory" => AttemptOutcome::OutOfMemory { why },
-            "exceeded-tmpfs" => AttemptOutcome::ExceededTmpfs { why },
-            _ => return Err(format!("unknown outcome '{kind}'")),
-        })
-    }
-}
-
-record!(AttemptSpec {
-    attempt,
-    name,
-    location,
-    arguments,
-    bootstrap,
-    user_destdir,
-    usergroup_phase,
-    depends,
-    indirect,
-    scratch_memory,
-    expected_disk_kib,
-    is_last,
-});
-record!(AttemptResult { outcome, stages, cpu_ms, peak_kib, disk_kib, left, exit, message });
-record!(StageResult { stage, after_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes, waits, exit, log });
-record!(StageWaits { io_us, cpu_us });

@@ -1,17 +1,14 @@
-//! Messages between the coordinator of a bulk build and those who run its attempts: types, JSON, limits, version. No I/O.
+//! Messages between the coordinator of a bulk build and the programs that run its attempts: types, JSON, limits, version.
+//! No I/O.
 
 mod attempt;
-mod json;
 #[cfg(test)]
 mod tests;
 
 pub use self::attempt::{AttemptOutcome, AttemptResult, AttemptSpec, StageResult, StageWaits};
 
-use std::fmt;
-
-use serde_json::{Value, json};
-
-use self::json::{Json, field};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// The version of the messages. A change that an older reader would misunderstand gets another one; fields that may be
 /// ignored do not.
@@ -25,31 +22,40 @@ pub const MAX_TEXT: usize = 64 << 10;
 pub const MAX_LIST: usize = 50_000;
 
 /// Why a message is refused.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
+    #[error("the message has {bytes} bytes, more than {max}")]
     TooLong { bytes: usize, max: usize },
+    #[error("the message has protocol version {0}, not {VERSION}")]
     Version(u32),
+    #[error("malformed message: {0}")]
     Malformed(String),
+    #[error("malformed message: {field} is not a plain name")]
     Name { field: &'static str },
+    #[error("malformed message: {field} is too long")]
     Limit { field: &'static str },
 }
 
-impl fmt::Display for MessageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MessageError::TooLong { bytes, max } => write!(f, "the message has {bytes} bytes, more than {max}"),
-            MessageError::Version(version) => write!(f, "the message has protocol version {version}, not {VERSION}"),
-            MessageError::Malformed(why) => write!(f, "malformed message: {why}"),
-            MessageError::Name { field } => write!(f, "malformed message: {field} is not a plain name"),
-            MessageError::Limit { field } => write!(f, "malformed message: {field} is too long"),
-        }
+impl From<serde_json::Error> for MessageError {
+    fn from(error: serde_json::Error) -> MessageError {
+        MessageError::Malformed(error.to_string())
     }
 }
 
-impl std::error::Error for MessageError {}
+/// The version of a message, which is read before its body.
+#[derive(Deserialize)]
+struct Header {
+    protocol: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<T> {
+    protocol: u32,
+    body: T,
+}
 
 /// Something that is sent as JSON.
-pub trait Message: Json {
+pub trait Message: Serialize + DeserializeOwned {
     /// Longest encoded message, in bytes.
     const MAX_BYTES: usize;
 
@@ -59,20 +65,18 @@ pub trait Message: Json {
     /// Encodes the message, with the version of the protocol.
     fn encode(&self) -> Result<Vec<u8>, MessageError> {
         self.check()?;
-        let bytes = json!({ "protocol": VERSION, "body": self.to_json() }).to_string().into_bytes();
+        let bytes = serde_json::to_vec(&Envelope { protocol: VERSION, body: self })?;
         within(bytes.len(), Self::MAX_BYTES).map(|()| bytes)
     }
 
     /// Decodes and checks a message. Unknown fields are ignored.
     fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         within(bytes.len(), Self::MAX_BYTES)?;
-        let mut message: Value =
-            serde_json::from_slice(bytes).map_err(|error| MessageError::Malformed(error.to_string()))?;
-        let protocol = field(&mut message, "protocol").map_err(MessageError::Malformed)?;
+        let Header { protocol } = serde_json::from_slice(bytes)?;
         if protocol != VERSION {
             return Err(MessageError::Version(protocol));
         }
-        let body: Self = field(&mut message, "body").map_err(MessageError::Malformed)?;
+        let Envelope { body, .. } = serde_json::from_slice::<Envelope<Self>>(bytes)?;
         body.check().map(|()| body)
     }
 }

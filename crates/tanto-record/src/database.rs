@@ -78,9 +78,8 @@ impl std::fmt::Display for DatabaseError {
 
 pub type Result<T> = std::result::Result<T, DatabaseError>;
 
-/// Commits survive a crash of the process, but the last ones may be lost in a power failure. The database stays
-/// consistent.
-const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;";
+/// Commits survive a crash of the process and a power failure.
+const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;";
 
 /// Returns the path of a file next to the database.
 fn sibling(path: &Path, ending: &str) -> PathBuf {

@@ -13,10 +13,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use tanto_bulk::attempt::distfiles::Fetch;
-use tanto_bulk::attempt::install_artifact::Delivery;
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::bulk_build::{self, BuildEnd, BuildRequest};
 use tanto_bulk::coordinator::control_socket::Answer;
+use tanto_bulk::coordinator::install_artifact::Delivery;
 use tanto_bulk::coordinator::queries::LastRun;
 use tanto_bulk::coordinator::{debug_shell, pbulk_files, requests};
 use tanto_bulk::error::{BulkError, cause};

@@ -10,7 +10,7 @@ use crate::shell::quoted;
 
 /// Where packages are built, and with what.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Site {
+pub struct BuildSettings {
     /// The tree.
     pub pkgsrc: String,
     /// The program that reads its makefiles.
@@ -58,7 +58,7 @@ pub struct Site {
     /// How files are fetched.
     pub fetching: Fetching,
     /// Our own program.
-    pub door: String,
+    pub program: String,
     /// Whether the work directory of a failed package is kept.
     pub keep_wrkdir: bool,
     /// Whether what was in the prefix then is kept.
@@ -75,7 +75,7 @@ pub struct Site {
     pub works: Works,
 }
 
-impl Site {
+impl BuildSettings {
     /// What packages may write in memory, if they may.
     pub fn room(&self) -> Option<Room> {
         // Most is held and written while it is built.
@@ -120,8 +120,8 @@ pub(super) mod tests {
     use super::*;
 
     /// A place where nothing is.
-    pub(crate) fn nowhere() -> Site {
-        Site {
+    pub(crate) fn nowhere() -> BuildSettings {
+        BuildSettings {
             pkgsrc: "/src".into(),
             make: "bmake".into(),
             prefix: "/pkg".into(),
@@ -136,8 +136,8 @@ pub(super) mod tests {
             suffix: ".tgz".into(),
             user: None,
             distdir: "/distfiles".into(),
-            door: "tanto".into(),
-            ..Site::default()
+            program: "tanto".into(),
+            ..BuildSettings::default()
         }
     }
 }

@@ -11,7 +11,7 @@ use tanto_sys::machine::cpu;
 use tanto_sys::process::namespaces::{self, Namespace};
 use tanto_sys::user;
 
-use super::build_settings::{Fetching, Site};
+use super::build_settings::{BuildSettings, Fetching};
 use super::make_wrappers::Makes;
 use super::platform_vars;
 use super::sandbox::Sandbox;
@@ -76,7 +76,7 @@ fn program() -> Result<String, String> {
 }
 
 /// Gathers the settings of all attempts, and tries out the sandbox.
-pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Site, BulkError> {
+pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<BuildSettings, BulkError> {
     let as_user = environment.is_some_and(|it| it.as_user);
     let is_root = user::effective() == ROOT && !as_user;
     let unprivileged = Some(&config.unprivileged_user).filter(|user| !user.is_empty());
@@ -97,7 +97,7 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Si
         0 => cpu::count(),
         count => count,
     };
-    Ok(Site {
+    Ok(BuildSettings {
         pkgsrc: config.pkgsrc.clone(),
         make: config.make.clone(),
         prefix: config.prefix.clone(),
@@ -126,7 +126,7 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Si
             ignore_interactive_fetch: config.ignore_interactive_fetch,
             post_fetch_hook: config.post_fetch_hook.clone(),
         },
-        door: program()?,
+        program: program()?,
         keep_wrkdir: config.keep_wrkdir,
         keep_prefix: config.keep_prefix,
         prepare_action: config.client_prepare_action.clone(),

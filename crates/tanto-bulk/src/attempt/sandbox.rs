@@ -26,7 +26,7 @@ pub struct Sandbox {
     /// Each client has a directory below it.
     dir: PathBuf,
     /// Our own program.
-    door: String,
+    program: String,
     kind: SandboxKind,
     as_user: bool,
     /// What all see, but for what follows.
@@ -54,17 +54,17 @@ pub struct Leave {
 }
 
 impl Sandbox {
-    /// Looks at the machine, and makes what all sandboxes share. What an earlier build has left is removed. `door` is our
+    /// Looks at the machine, and makes what all sandboxes share. What an earlier build has left is removed. `program` is our
     /// own program; what is `hidden` nobody sees inside. To be called in a mount namespace of our own.
     pub fn prepare(
         config: &Config,
         kind: SandboxKind,
-        door: &str,
+        program: &str,
         as_user: bool,
         hidden: &[String],
     ) -> Result<Sandbox, String> {
         let shared = Shared::make(config, kind, as_user)?;
-        let on = |overlays| Sandbox::on(&shared, config, door, hidden, overlays);
+        let on = |overlays| Sandbox::on(&shared, config, program, hidden, overlays);
         let with_overlays = on(true)?;
         if kind == SandboxKind::Overlay || with_overlays.say(":").is_ok() {
             return Ok(with_overlays);
@@ -73,7 +73,13 @@ impl Sandbox {
         on(false)
     }
 
-    fn on(shared: &Shared, config: &Config, door: &str, hidden: &[String], overlays: bool) -> Result<Sandbox, String> {
+    fn on(
+        shared: &Shared,
+        config: &Config,
+        program: &str,
+        hidden: &[String],
+        overlays: bool,
+    ) -> Result<Sandbox, String> {
         let Shared { dir, kind, as_user, template, masks, kit: (above, kit) } = shared;
         let (var, makes) = (dir.join("var"), Path::new(&config.state).join(MAKES));
         let looks = looks(config, hidden, makes);
@@ -100,7 +106,7 @@ impl Sandbox {
         let with_looks = |mounts: Vec<Mount>| [mounts, looks.clone()].concat();
         let it = Sandbox {
             dir: dir.clone(),
-            door: door.to_owned(),
+            program: program.to_owned(),
             kind: *kind,
             as_user: *as_user,
             base: with_looks(base),
@@ -182,7 +188,7 @@ impl Sandbox {
     pub fn scan_room(&self, number: usize, written: &[PathBuf]) -> io::Result<WarmSandbox> {
         let place = SandboxDir::new(self.dir.join(format!("scan-{}", number + 1)));
         place.prepare(&self.scan_plan(written))?;
-        let mut command = Command::new(&self.door);
+        let mut command = Command::new(&self.program);
         command.args(["bulk", "enter", "--keep"]).arg(format!("--place={}", place.dir().display()));
         if !self.prepare_chroot.is_empty() {
             command.arg(format!("--hook={}", self.prepare_chroot));
@@ -261,7 +267,7 @@ impl Sandbox {
 
     fn enter(&self, client: usize) -> String {
         let place = self.place(client);
-        format!("{} bulk enter --place={}", quoted(&self.door), quoted(&place.dir().to_string_lossy()))
+        format!("{} bulk enter --place={}", quoted(&self.program), quoted(&place.dir().to_string_lossy()))
     }
 }
 

@@ -1,104 +1,112 @@
-//! The stages that a package goes through, and their commands; those of pbulk's `pkg-build`. Does not know when they
-//! run, nor what becomes of their output.
+//! The stages of an attempt and their commands: those of pbulk's `pkg-build`.
 
-pub(crate) mod files;
+mod fetch;
 mod lines;
 pub mod visit;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use tanto_protocol::AttemptSpec;
 
 use self::lines::Writer;
-use super::build_settings::Site;
+use super::build_settings::BuildSettings;
 use super::layers::Needs;
 use super::sandbox::Leave;
 use crate::config::Stage;
-use crate::coordinator::plan::{Plan, Planned};
-use crate::resolve::Package;
 use crate::shell::quoted;
 
 impl Stage {
-    /// The stage that comes after this one for a package.
-    pub fn after(stage: Option<Stage>, package: &Planned, site: &Site) -> Option<Stage> {
-        Stage::ALL.into_iter().find(|&next| stage.is_none_or(|stage| next > stage) && next.is_for(package, site))
+    /// Returns the stage of an attempt that follows this one while none fails; the first one after `None`.
+    pub fn after(stage: Option<Stage>, spec: &AttemptSpec, settings: &BuildSettings) -> Option<Stage> {
+        Stage::ALL.into_iter().find(|&next| stage.is_none_or(|stage| next > stage) && next.is_for(spec, settings))
     }
 
-    fn is_for(self, package: &Planned, site: &Site) -> bool {
+    fn is_for(self, spec: &AttemptSpec, settings: &BuildSettings) -> bool {
         match self {
             // A sandbox begins with no work directory.
-            Stage::PreClean => site.sandbox.is_none(),
-            Stage::Depends => !package.depends.is_empty(),
-            Stage::Deinstall => !package.bootstrap,
-            Stage::Keep | Stage::SyncBuildlog => false,
+            Stage::PreClean => settings.sandbox.is_none(),
+            Stage::Depends => !spec.depends.is_empty(),
+            Stage::Deinstall => !spec.bootstrap,
+            Stage::Keep => false,
+            // These are the coordinator's.
+            Stage::SyncPackage | Stage::SyncBuildlog => false,
             _ => true,
         }
     }
+}
 
-    /// The stage that comes when one has failed, and after this one then.
-    pub fn after_failure(stage: Stage, site: &Site) -> Option<Stage> {
+/// Writes the commands of an attempt's stages, for `/bin/sh`.
+pub struct StageCommands<'a> {
+    pub settings: &'a BuildSettings,
+    pub spec: &'a AttemptSpec,
+    /// The number of the client that runs them.
+    pub client: usize,
+}
+
+impl StageCommands<'_> {
+    /// Returns the command of a stage. `keeps_package`: `Clean` leaves the binary package where it was made.
+    pub fn of(&self, stage: Stage, keeps_package: bool) -> String {
+        let line = || self.line(stage, keeps_package);
+        let Some(sandbox) = &self.settings.sandbox else { return line() };
         match stage {
-            Stage::Keep => Some(Stage::Clean),
-            Stage::Clean => Some(Stage::SyncBuildlog).filter(|_| !site.sync_buildlog.is_empty()),
-            Stage::SyncBuildlog => None,
-            _ if site.keep_wrkdir || site.keep_prefix => Some(Stage::Keep),
-            _ => Some(Stage::Clean),
-        }
-    }
-
-    /// The line for `/bin/sh`, for a client.
-    pub fn command(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
-        let line = || self.line(site, plan, package, client);
-        let Some(sandbox) = &site.sandbox else { return line() };
-        match self {
-            Stage::Clean => return sandbox.leave(client),
-            // What it does in the sandbox and what outside it knows itself.
-            Stage::Checksum | Stage::SyncPackage | Stage::SyncBuildlog => return line(),
-            Stage::Depends => return sandbox.provide(client, needs(site, plan, package), &line()),
+            Stage::Clean => return sandbox.leave(self.client),
+            // Its command enters the sandbox itself where necessary.
+            Stage::Checksum => return line(),
+            Stage::Depends => return sandbox.provide(self.client, self.needs(), &line()),
             _ => {}
         }
-        let (first, measures) = (self == Stage::ClientClean, self == Stage::Package);
-        sandbox.inside(client, &line(), Leave { first, measures, ..Leave::default() })
+        let (first, measures) = (stage == Stage::ClientClean, stage == Stage::Package);
+        sandbox.inside(self.client, &line(), Leave { first, measures, ..Leave::default() })
     }
 
-    fn line(self, site: &Site, plan: &Plan, package: Package, client: usize) -> String {
-        let it = plan.package(package);
-        let writer = Writer { site, package: it };
-        match self {
-            // All else is there.
-            Stage::ClientClean if site.sandbox.is_some() => site.prepare_action.clone(),
+    fn line(&self, stage: Stage, keeps_package: bool) -> String {
+        let StageCommands { settings, spec, client } = self;
+        let writer = Writer { settings, spec };
+        match stage {
+            // Entering the sandbox does the rest.
+            Stage::ClientClean if settings.sandbox.is_some() => settings.prepare_action.clone(),
             Stage::ClientClean => writer.client_clean(),
-            Stage::PreClean => site.works.noting(&it.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"])),
-            Stage::Clean => site.works.forgetting(&it.name, &writer.clean(&[])),
-            Stage::Depends => writer.depends(plan),
-            Stage::Checksum => writer.fetch(client),
+            Stage::PreClean => settings.works.noting(&spec.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"], false)),
+            Stage::Clean => settings.works.forgetting(&spec.name, &writer.clean(&[], keeps_package)),
+            Stage::Depends => writer.depends(),
+            Stage::Checksum => writer.fetch(*client),
             Stage::Configure => writer.with_users("configure", "configure"),
             Stage::Build => writer.with_users("build", "all"),
             Stage::Install => writer.with_users("install", "stage-install"),
-            Stage::Package if site.sandbox.is_some() => writer.package(),
-            Stage::Package => measuring(&writer.package(), &site.works.word(&it.name), &files::size(site, &it.name)),
-            Stage::Deinstall => format!("{} -K {} {}", site.pkg_delete, quoted(&site.pkgdb), quoted(&it.name)),
-            Stage::SyncPackage => writer.sync(client),
-            Stage::SyncBuildlog => writer.sync_log(),
+            Stage::Package if settings.sandbox.is_some() => writer.package(),
+            Stage::Package => {
+                let size = size_file(settings, &spec.name);
+                measuring(&writer.package(), &settings.works.word(&spec.name), &size)
+            }
+            Stage::Deinstall => {
+                format!("{} -K {} {}", settings.pkg_delete, quoted(&settings.pkgdb), quoted(&spec.name))
+            }
             Stage::Keep => writer.keep(),
+            Stage::SyncPackage | Stage::SyncBuildlog => unreachable!("a step of the coordinator"),
+        }
+    }
+
+    /// The packages that it needs.
+    fn needs(&self) -> Needs {
+        let BuildSettings { packages, suffix, pkg_add, .. } = self.settings;
+        Needs {
+            named: self.spec.depends.clone(),
+            deeper: self.spec.indirect.clone(),
+            packages: format!("{packages}/All").into(),
+            suffix: suffix.clone(),
+            pkg_add: pkg_add.clone(),
         }
     }
 }
 
-/// A line after which it stands in a file how much lies in a directory. That cannot fail.
-fn measuring(line: &str, dir: &str, file: &Path) -> String {
-    format!("{line} && {{ du -skx {dir} >{} 2>/dev/null || :; }}", quoted(&file.to_string_lossy()))
+/// Returns the file in which `du` leaves how much a package has written, if there is no sandbox.
+pub(super) fn size_file(settings: &BuildSettings, package: &str) -> PathBuf {
+    Path::new(&settings.logs).join(package).join("size")
 }
 
-/// What a package needs, by names.
-fn needs(site: &Site, plan: &Plan, package: Package) -> Needs {
-    let named = &plan.package(package).depends;
-    let name = |package: &Package| plan.package(*package).name.clone();
-    Needs {
-        named: named.iter().map(name).collect(),
-        deeper: plan.needed(package).iter().filter(|it| !named.contains(it)).map(name).collect(),
-        packages: format!("{}/All", site.packages).into(),
-        suffix: site.suffix.clone(),
-        pkg_add: site.pkg_add.clone(),
-    }
+/// Returns a line that runs `line` and then writes the size of a directory into a file. Measuring cannot fail.
+fn measuring(line: &str, dir: &str, file: &Path) -> String {
+    format!("{line} && {{ du -skx {dir} >{} 2>/dev/null || :; }}", quoted(&file.to_string_lossy()))
 }
 
 #[cfg(test)]
@@ -107,17 +115,28 @@ mod tests {
     use crate::attempt::build_settings::Fetching;
     use crate::attempt::build_settings::tests::nowhere;
     use crate::attempt::make_wrappers::Makes;
-    use crate::package::records;
 
-    const PACKAGES: &str = "PKGNAME=lib-1\nPKG_LOCATION=a/lib\nBOOTSTRAP_PKG=yes\n\
-        PKGNAME=py311-x-1\nPKG_LOCATION=a/py-x\nMULTI_VERSION= PYTHON_VERSION_REQD=311 A=b\nUSERGROUP_PHASE=configure\n";
+    /// A bootstrap package, and one that depends on it.
+    fn specs() -> [AttemptSpec; 2] {
+        let (name, location) = ("lib-1".to_owned(), "a/lib".to_owned());
+        let lib = AttemptSpec { name, location, bootstrap: true, ..AttemptSpec::default() };
+        let app = AttemptSpec {
+            name: "py311-x-1".into(),
+            location: "a/py-x".into(),
+            arguments: ["PYTHON_VERSION_REQD=311", "A=b"].map(str::to_owned).into(),
+            usergroup_phase: "configure".into(),
+            depends: vec!["lib-1".into()],
+            ..AttemptSpec::default()
+        };
+        [lib, app]
+    }
 
-    fn lines(site: &Site, package: Package) -> Vec<(&'static str, String)> {
-        let records = records::read(PACKAGES.as_bytes()).unwrap();
-        let plan = Plan::new(&records, &[vec![], vec![0]]).unwrap();
-        let next = |stage: &Option<Stage>| Stage::after(*stage, plan.package(package), site).map(Some);
+    fn lines(settings: &BuildSettings, package: usize) -> Vec<(&'static str, String)> {
+        let spec = &specs()[package];
+        let next = |stage: &Option<Stage>| Stage::after(*stage, spec, settings).map(Some);
         let stages = std::iter::successors(Some(None), next).flatten();
-        stages.map(|stage| (stage.name(), stage.line(site, &plan, package, 0))).collect()
+        let commands = StageCommands { settings, spec, client: 0 };
+        stages.map(|stage| (stage.name(), commands.line(stage, true))).collect()
     }
 
     #[test]
@@ -125,8 +144,8 @@ mod tests {
         let names =
             |package| lines(&nowhere(), package).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
         let all = "checksum configure build install package";
-        assert_eq!(names(0), format!("client-clean pre-clean {all} sync-package clean"));
-        assert_eq!(names(1), format!("client-clean pre-clean depends {all} deinstall sync-package clean"));
+        assert_eq!(names(0), format!("client-clean pre-clean {all} clean"));
+        assert_eq!(names(1), format!("client-clean pre-clean depends {all} deinstall clean"));
     }
 
     #[test]
@@ -150,8 +169,8 @@ mod tests {
             ignore_interactive_fetch: true,
             post_fetch_hook: "look \"$1\"".into(),
         };
-        let site = Site { user: Some("pbulk".into()), unprivileged_checksum: true, fetching, ..nowhere() };
-        let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "checksum").unwrap();
+        let settings = BuildSettings { user: Some("pbulk".into()), unprivileged_checksum: true, fetching, ..nowhere() };
+        let (_, line) = lines(&settings, 0).into_iter().find(|(name, _)| *name == "checksum").unwrap();
         let words =
             std::process::Command::new("/bin/sh").args(["-c", &format!("printf '%s\\n' {line}")]).output().unwrap();
         let own = "/logs/lib-1/distfiles";
@@ -186,14 +205,14 @@ mod tests {
         place.write("kit/bin/tool", "");
         place.write("prefix/old", "");
         let at = |name| format!("{}/{name}", place.text());
-        let site = Site {
+        let settings = BuildSettings {
             prefix: at("prefix"),
             pkgdb: at("prefix/db"),
             logs: at("logs"),
             bootstrapkit: at("kit"),
             ..nowhere()
         };
-        let line = &lines(&site, 0)[0].1;
+        let line = &lines(&settings, 0)[0].1;
         assert!(std::process::Command::new("/bin/sh").args(["-c", line]).status().unwrap().success(), "{line}");
         assert!(place.at("prefix/bin/tool").exists() && !place.at("prefix/old").exists());
         let log = std::fs::metadata(place.at("logs/lib-1/work.log")).unwrap();
@@ -203,8 +222,8 @@ mod tests {
     #[test]
     fn builds_that_share_have_other_makes() {
         let makes = Makes { gmake: "/jobs/gmake".into(), bmake: "/jobs/bmake".into() };
-        let site = Site { make_jobs: 8, makes: Some(makes), ..nowhere() };
-        let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
+        let settings = BuildSettings { make_jobs: 8, makes: Some(makes), ..nowhere() };
+        let (_, line) = lines(&settings, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
         let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=8 DISTDIR=/distfiles GMAKE=/jobs/gmake \
             WRKLOG=/logs/lib-1/work.log";
         assert_eq!(line, format!("cd /src/a/lib && MAKE_PROGRAM=/jobs/bmake bmake all {arguments}"));
@@ -213,17 +232,17 @@ mod tests {
     #[test]
     fn makes_have_the_environment_of_the_configuration() {
         let environment = [("A".to_owned(), "b c".to_owned())].into();
-        let site = Site { environment, user: Some("pbulk".into()), ..nowhere() };
-        let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "package").unwrap();
+        let settings = BuildSettings { environment, user: Some("pbulk".into()), ..nowhere() };
+        let (_, line) = lines(&settings, 0).into_iter().find(|(name, _)| *name == "package").unwrap();
         assert!(line.contains(" && A='b c' bmake stage-package-create "), "{line}");
-        let (_, line) = lines(&site, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
+        let (_, line) = lines(&settings, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
         assert!(line.contains(r"su pbulk -c 'A='\''b c'\'' bmake all "), "{line}");
     }
 
     #[test]
     fn make_is_told_what_it_would_ask_the_system() {
-        let site = Site { facts: vec!["OPSYS=Linux".into()], ..nowhere() };
-        let all = lines(&site, 0);
+        let settings = BuildSettings { facts: vec!["OPSYS=Linux".into()], ..nowhere() };
+        let all = lines(&settings, 0);
         let makes: Vec<&String> = all.iter().map(|(_, line)| line).filter(|line| line.contains("bmake ")).collect();
         assert_eq!(makes.len(), 7);
         assert!(makes.iter().all(|line| line.contains(" MAKE_JOBS=1 OPSYS=Linux DISTDIR=")), "{makes:?}");
@@ -231,8 +250,8 @@ mod tests {
 
     #[test]
     fn another_user_builds_if_there_is_one() {
-        let site = Site { user: Some("pbulk".into()), ..nowhere() };
-        let lines = lines(&site, 0);
+        let settings = BuildSettings { user: Some("pbulk".into()), ..nowhere() };
+        let lines = lines(&settings, 0);
         let by_user = |stage| lines.iter().find(|(name, _)| *name == stage).unwrap().1.contains("su pbulk -c 'bmake ");
         let stages = ["checksum", "configure", "build", "install", "package"];
         assert_eq!(stages.map(by_user), [false, true, true, false, false]);

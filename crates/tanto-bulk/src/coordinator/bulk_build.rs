@@ -24,7 +24,7 @@ use super::prepare::prepare;
 use super::sources::Sources;
 use super::state::State;
 use super::{Build, now_ms, queries, resume, state_dir};
-use crate::attempt::build_settings::Site;
+use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::{environment, preflight};
 use crate::config::Config;
 use crate::error::{BulkError, cause};
@@ -103,16 +103,16 @@ fn run_locked<V: View>(
     let warnings = source.warnings();
     drop(source);
     run_script("script_phase_build", &config.script_phase_build)?;
-    let mut site = environment::settings(config, environment.as_deref())?;
+    let mut settings = environment::settings(config, environment.as_deref())?;
     if let Some(package) = plan.packages.first() {
-        site.ask_for_users(&package.location);
+        settings.ask_for_users(&package.location);
     }
-    if site.one_user {
+    if settings.one_user {
         plan.only_one_user();
     }
-    plan.expect_needs(&costs, site.room());
+    plan.expect_needs(&costs, settings.room());
     let journal = Journal::start(store, run).map_err(BulkError::of("starting"))?;
-    let (outcome, plan, store) = build(config, &site, (plan, sources), &estimates, journal, &mut view()?)?;
+    let (outcome, plan, store) = build(config, &settings, (plan, sources), &estimates, journal, &mut view()?)?;
     let summary = queries::summary(&store, run)?;
     let has_failed = plan.packages.iter().any(|it| matches!(it.state(), State::Failed | State::MachineFailed));
     let end = match outcome {
@@ -130,7 +130,7 @@ fn run_locked<V: View>(
 
 fn build(
     config: &Config,
-    site: &Site,
+    settings: &BuildSettings,
     (plan, sources): (Plan, Sources),
     estimates: &[Estimate],
     mut journal: Journal,
@@ -141,7 +141,8 @@ fn build(
     let failed = |error| BulkError::io("listening in ", &config.state)(error);
     let mut server = Server::open(Path::new(&config.state)).map_err(failed)?;
     phase_file::end(config);
-    let options = RunnerOptions { wake_fd: Some(server.bell().map_err(failed)?), ..runner_options(config, site) };
+    let options =
+        RunnerOptions { wake_fd: Some(server.wake_fd().map_err(failed)?), ..runner_options(config, settings) };
     let mut runner = ProcessRunner::new(options).map_err(|error| cause(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
@@ -150,12 +151,12 @@ fn build(
     let state = Path::new(&config.state);
     let mut sampler = move || ResourceSample { free_disk_kib: page_cache::free_kib(state), cpu_some: 0.0, ..machine() };
     let build = Build {
-        site,
+        settings,
         runner: &mut runner,
         view,
         clock: &clock,
         epoch_ms: now_ms(),
-        desk: &mut server,
+        control: &mut server,
         sources,
         sampler: Some(&mut sampler),
     };
@@ -163,13 +164,13 @@ fn build(
     Ok((outcome, plan, journal.finish()?))
 }
 
-fn runner_options(config: &Config, site: &Site) -> RunnerOptions {
+fn runner_options(config: &Config, settings: &BuildSettings) -> RunnerOptions {
     // Files in memory are attributed to the package and not to a command.
-    let cgroups = if site.memory.is_some() { CgroupUse::AllWithoutFiles } else { CgroupUse::All };
+    let cgroups = if settings.memory.is_some() { CgroupUse::AllWithoutFiles } else { CgroupUse::All };
     let watch = Some(WatchOptions { limits: config.limits.watched(), leftovers: Leftovers::Kill, cgroups });
     let broker = TokenBroker::new(environment::job_tokens(config), environment::make_jobs(config));
     let jobserver = Some(Jobserver::Broker(broker));
-    RunnerOptions { parallelism: site.clients, watch, jobserver, ..RunnerOptions::default() }
+    RunnerOptions { parallelism: settings.clients, watch, jobserver, ..RunnerOptions::default() }
 }
 
 /// Estimates the wall time of each package from earlier builds of it and of others.

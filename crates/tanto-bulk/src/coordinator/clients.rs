@@ -1,80 +1,77 @@
-//! Clients: who builds a package, and whom so many failures that are the machine's befell that nothing more is given to
-//! it. Does not know what a client does.
+//! Clients: slots for running packages. A client on which several packages in a row fail through no fault of their own is
+//! disabled.
 
 use std::collections::BTreeSet;
 
 use crate::resolve::Package;
 
-/// After machine's failures of so many different packages a client gets no more.
-const TOO_MANY: usize = 3;
+/// Failures of this many different packages disable a client.
+const MAX_FAILURES: usize = 3;
 
-/// All clients of a build.
 #[derive(Debug)]
 pub struct Clients {
-    /// So many there are; 0: any number.
+    /// 0: any number.
     count: usize,
-    known: Vec<Client>,
+    clients: Vec<Client>,
 }
 
 #[derive(Clone, Default, Debug)]
 struct Client {
     busy: bool,
-    aside: bool,
-    /// What failed here though it was not its fault.
-    blamed: BTreeSet<Package>,
+    disabled: bool,
+    /// Packages that failed here through no fault of their own since the last success.
+    failures: BTreeSet<Package>,
 }
 
 impl Clients {
-    /// So many; 0: as many as are asked for.
+    /// `count` 0: as many as are taken.
     pub fn new(count: usize) -> Clients {
-        Clients { count, known: vec![Client::default(); count] }
+        Clients { count, clients: vec![Client::default(); count] }
     }
 
-    /// A free client, if there is one: rather not that one.
-    pub fn take(&mut self, not: Option<usize>) -> usize {
-        let is_free = |client: &Client| !client.busy && !client.aside;
-        let mut free = (0..self.known.len()).filter(|&it| is_free(&self.known[it]));
+    /// Takes a free client, preferably not the excluded one.
+    pub fn take(&mut self, excluded: Option<usize>) -> usize {
+        let is_free = |client: &Client| !client.busy && !client.disabled;
+        let mut free = (0..self.clients.len()).filter(|&it| is_free(&self.clients[it]));
         let first = free.next();
-        let found = if first == not { free.next().or(first) } else { first };
-        // If all are busy or get no more, whoever failed goes on: others would be more than there are to be.
-        let client = found.or(not.filter(|_| self.count > 0)).unwrap_or_else(|| {
-            self.known.push(Client::default());
-            self.known.len() - 1
+        let found = if first == excluded { free.next().or(first) } else { first };
+        // If all are busy or disabled, the excluded one continues: a new one would exceed their number.
+        let client = found.or(excluded.filter(|_| self.count > 0)).unwrap_or_else(|| {
+            self.clients.push(Client::default());
+            self.clients.len() - 1
         });
-        self.known[client].busy = true;
+        self.clients[client].busy = true;
         client
     }
 
-    /// It is free again.
     pub fn release(&mut self, client: usize) {
-        self.known[client].busy = false;
+        self.clients[client].busy = false;
     }
 
-    /// May another package begin?
+    /// Returns whether another package may start.
     pub fn has_free(&self) -> bool {
-        self.count == 0 || self.known.iter().any(|client| !client.busy && !client.aside)
+        self.count == 0 || self.clients.iter().any(|client| !client.busy && !client.disabled)
     }
 
-    /// None is left that would get anything.
+    /// Returns whether all clients are disabled.
     pub fn is_empty(&self) -> bool {
-        self.count > 0 && self.known.iter().all(|client| client.aside)
+        self.count > 0 && self.clients.iter().all(|client| client.disabled)
     }
 
-    /// A package failed here, and that was the machine's fault. True if the client gets no more for that.
-    pub fn blame(&mut self, client: usize, package: Package) -> bool {
-        let it = &mut self.known[client];
-        it.blamed.insert(package);
-        let was_aside = std::mem::replace(&mut it.aside, it.blamed.len() >= TOO_MANY);
-        it.aside && !was_aside
+    /// Records a failure through no fault of the package. Returns whether it disables the client.
+    pub fn record_machine_failure(&mut self, client: usize, package: Package) -> bool {
+        let it = &mut self.clients[client];
+        it.failures.insert(package);
+        let was_disabled = std::mem::replace(&mut it.disabled, it.failures.len() >= MAX_FAILURES);
+        it.disabled && !was_disabled
     }
 
-    /// A package was built here: what failed before was not this client's fault.
-    pub fn praise(&mut self, client: usize) {
-        self.known[client].blamed.clear();
+    pub fn record_success(&mut self, client: usize) {
+        self.clients[client].failures.clear();
     }
 }
 
-/// As it is called in the database and by whoever shows it.
+/// The name in the database and in messages.
 pub fn name(client: usize) -> String {
     format!("local-{}", client + 1)
 }
@@ -84,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_one_package_at_a_time() {
+    fn client_has_one_package_at_a_time() {
         let mut clients = Clients::new(2);
         assert_eq!((clients.take(None), clients.take(None), clients.has_free()), (0, 1, false));
         clients.release(0);
@@ -98,23 +95,23 @@ mod tests {
     }
 
     #[test]
-    fn on_whom_different_packages_fail_gets_no_more() {
+    fn failures_of_different_packages_disable_a_client() {
         let mut clients = Clients::new(2);
-        assert!([1, 1, 2, 1].into_iter().all(|package| !clients.blame(0, package)));
-        assert!(clients.blame(0, 3) && !clients.blame(0, 4), "it is said once");
+        assert!([1, 1, 2, 1].into_iter().all(|package| !clients.record_machine_failure(0, package)));
+        assert!(clients.record_machine_failure(0, 3) && !clients.record_machine_failure(0, 4), "it is said once");
         assert_eq!((clients.take(None), clients.has_free()), (1, false));
         assert!(!clients.is_empty());
-        assert!((0..3).any(|package| clients.blame(1, package)) && clients.is_empty());
+        assert!((0..3).any(|package| clients.record_machine_failure(1, package)) && clients.is_empty());
         clients.release(1);
         assert_eq!(clients.take(Some(1)), 1, "there is no other for the package that failed on it");
         assert!(clients.is_empty() && !clients.has_free());
     }
 
     #[test]
-    fn who_builds_something_is_well() {
+    fn success_resets_the_failures() {
         let mut clients = Clients::new(1);
-        assert!(!clients.blame(0, 1) && !clients.blame(0, 2));
-        clients.praise(0);
-        assert!(!clients.blame(0, 7));
+        assert!(!clients.record_machine_failure(0, 1) && !clients.record_machine_failure(0, 2));
+        clients.record_success(0);
+        assert!(!clients.record_machine_failure(0, 7));
     }
 }

@@ -14,7 +14,7 @@ use tanto_sys::terminal;
 use super::plan::Plan;
 use super::queries::LastRun;
 use super::state::State;
-use crate::attempt::build_settings::Site;
+use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::environment::{self, Environment};
 use crate::attempt::stages::visit::Visit;
 use crate::config::{Config, NO_SANDBOX};
@@ -37,8 +37,9 @@ pub fn run(config: &Config, word: &str, command: Option<&str>) -> Result<u8, Bul
     let (own, _lock) = own_state(config)?;
     let environment = Environment::enter(&own, Some(&config.state))?;
     // Job tokens come from a running build.
-    let site = Site { makes: None, ..environment::settings(&own, environment.as_deref())? };
-    let visit = Visit::new(&site, &plan, package).ok_or("there is no sandbox")?;
+    let settings = BuildSettings { makes: None, ..environment::settings(&own, environment.as_deref())? };
+    let spec = plan.attempt_spec(package, &settings, true);
+    let visit = Visit::new(&settings, spec).ok_or("there is no sandbox")?;
     let code = visited(&visit, config, &row, command);
     // Leftovers are removed by the next shell.
     let _ = shell(&visit.end(), None);

@@ -1,4 +1,4 @@
-//! Why a package is not built, or not yet: the way from it to the package that is to blame. Does not know why that one is.
+//! Explains why a package is not built: the chain of dependencies to the one that failed, or the unfinished ones.
 
 use std::collections::VecDeque;
 
@@ -6,25 +6,25 @@ use super::plan::Plan;
 use super::state::State;
 use crate::resolve::Package;
 
-/// So many of those that it waits for are named.
-const MOST: usize = 5;
+/// The maximum number of dependencies in the text.
+const MAX_NAMES: usize = 5;
 
-/// In lines; nothing where the package's own state says all.
-pub fn told(plan: &Plan, package: Package) -> String {
+/// Returns lines of text; empty if the package's own state is explanation enough.
+pub fn explain(plan: &Plan, package: Package) -> String {
     match plan.package(package).state() {
-        State::IndirectFailed | State::IndirectPrefailed => blame(plan, package).unwrap_or_default(),
-        State::Open => waits(plan, package),
+        State::IndirectFailed | State::IndirectPrefailed => failed_dependency(plan, package).unwrap_or_default(),
+        State::Open => missing_dependencies(plan, package),
         _ => String::new(),
     }
 }
 
-/// The shortest way to one that has failed, or cannot be built.
-fn blame(plan: &Plan, package: Package) -> Option<String> {
+/// The shortest chain to a dependency that failed or cannot be built.
+fn failed_dependency(plan: &Plan, package: Package) -> Option<String> {
     let mut from: Vec<Option<Package>> = vec![None; plan.packages.len()];
     let mut next = VecDeque::from([package]);
     while let Some(at) = next.pop_front() {
         if plan.package(at).state().is_lost() {
-            return Some(way(plan, &from, package, at));
+            return Some(chain(plan, &from, package, at));
         }
         for &needed in &plan.package(at).depends {
             let is_lost = !matches!(plan.package(needed).state(), State::Done | State::Open | State::Running);
@@ -37,7 +37,7 @@ fn blame(plan: &Plan, package: Package) -> Option<String> {
     None
 }
 
-fn way(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) -> String {
+fn chain(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) -> String {
     let back = std::iter::successors(Some(end), |&at| from[at as usize]).take_while(|&at| at != package);
     let mut names: Vec<&str> = back.map(|at| &*plan.package(at).name).collect();
     names.reverse();
@@ -52,7 +52,7 @@ fn way(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) ->
     format!("  it needs {}, which {verb}{why}\n", names.join(", which needs "))
 }
 
-fn waits(plan: &Plan, package: Package) -> String {
+fn missing_dependencies(plan: &Plan, package: Package) -> String {
     let it = plan.package(package);
     let missing: Vec<&super::plan::Planned> =
         it.depends.iter().map(|&needed| plan.package(needed)).filter(|it| it.state() != State::Done).collect();
@@ -60,8 +60,8 @@ fn waits(plan: &Plan, package: Package) -> String {
         return "  all that it needs is there: it waits for its turn\n".into();
     }
     let names: Vec<String> =
-        missing.iter().take(MOST).map(|it| format!("{} ({})", it.name, it.state().name())).collect();
-    let more = missing.len().saturating_sub(MOST);
+        missing.iter().take(MAX_NAMES).map(|it| format!("{} ({})", it.name, it.state().name())).collect();
+    let more = missing.len().saturating_sub(MAX_NAMES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("  it waits for {}{more}\n", names.join(", "))
 }
@@ -87,22 +87,22 @@ mod tests {
     }
 
     #[test]
-    fn the_way_leads_to_who_is_to_blame() {
+    fn chain_leads_to_the_failed_dependency() {
         let it =
             plan([("done", ""), ("failed", "build exited with 1"), ("indirect-failed", ""), ("indirect-failed", "")]);
-        assert_eq!(told(&it, 3), "  it needs p2-1, which needs p1-1, which failed: build exited with 1\n");
-        assert_eq!(told(&it, 1), "");
+        assert_eq!(explain(&it, 3), "  it needs p2-1, which needs p1-1, which failed: build exited with 1\n");
+        assert_eq!(explain(&it, 1), "");
         let it =
             plan([("prefailed", "not here"), ("indirect-prefailed", ""), ("open", ""), ("indirect-prefailed", "")]);
-        assert_eq!(told(&it, 3), "  it needs p0-1, which cannot be built: not here\n");
+        assert_eq!(explain(&it, 3), "  it needs p0-1, which cannot be built: not here\n");
     }
 
     #[test]
-    fn what_is_open_waits() {
+    fn open_package_waits_for_dependencies() {
         let it = plan([("done", ""), ("running", ""), ("open", ""), ("open", "")]);
-        assert_eq!(told(&it, 2), "  it waits for p1-1 (running)\n");
-        assert_eq!(told(&it, 3), "  it waits for p2-1 (open)\n");
+        assert_eq!(explain(&it, 2), "  it waits for p1-1 (running)\n");
+        assert_eq!(explain(&it, 3), "  it waits for p2-1 (open)\n");
         let it = plan([("done", ""), ("open", ""), ("open", ""), ("open", "")]);
-        assert_eq!(told(&it, 1), "  all that it needs is there: it waits for its turn\n");
+        assert_eq!(explain(&it, 1), "  all that it needs is there: it waits for its turn\n");
     }
 }

@@ -1,108 +1,205 @@
-//! A bulk build on the run loop: jobs are packages. Does not know which commands they are.
+//! The coordinator as a frontend of the run loop: jobs are packages.
 
-use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
-use tanto_exec::job::report::JobSample;
-use tanto_exec::job::{Command, Completion, Exit, JobId, JobInfo};
+use tanto_exec::job::{Completion, JobId, JobInfo};
 use tanto_exec::runner::Runner;
-use tanto_exec::runner::steps::StepSource;
 use tanto_exec::schedule::Schedule;
+use tanto_protocol::AttemptResult;
+use tanto_record::database::Change;
+use tanto_record::database::journal::Journal;
 
-use super::books::Books;
+use super::clients::Clients;
+use super::control_socket::ControlServer;
+use super::plan::Plan;
+use super::sources::Sources;
+use super::state::{PackageState, Pending, State, StateRecord, Success};
+use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::runner::{AttemptEvent, Task};
+use crate::config::Stage;
+use crate::resolve::Package;
 
-/// The books, for the loop and for who runs the stages.
-#[derive(Clone, Copy)]
-pub struct Packages<'a, 'b> {
-    books: &'a RefCell<Books<'b>>,
+/// The state of a bulk build.
+pub struct Coordinator<'a> {
+    pub plan: Plan,
+    pub settings: &'a BuildSettings,
+    pub clock: &'a dyn Clock,
+    /// The time at which the clock was 0, in milliseconds since 1970.
+    pub epoch_ms: i64,
+    pub journal: Journal,
+    pub control: &'a mut dyn ControlServer,
+    /// Scan records of the packages; empty if unknown.
+    pub sources: Sources,
+    pub clients: Clients,
+    pub running: BTreeMap<Package, Running>,
+    /// Packages that are open again although their job has just ended in the schedule.
+    pub reopened: Vec<Package>,
+    /// State counts changed since the view got them; the time of that, in milliseconds.
+    pub counts_changed: bool,
+    pub counts_sent_ms: i64,
+    /// The view knows that the disk is full.
+    pub disk_full_reported: bool,
 }
 
-impl<'a, 'b> Packages<'a, 'b> {
-    /// Of these books.
-    pub fn new(books: &'a RefCell<Books<'b>>) -> Self {
-        Packages { books }
-    }
+/// Progress of a running package.
+#[derive(Debug)]
+pub struct Running {
+    /// When the attempt began.
+    pub began_ms: i64,
+    pub stage: Stage,
+    pub stage_began_ms: i64,
+    pub step: Step,
 }
 
-impl StepSource for Packages<'_, '_> {
-    fn next_command(&mut self, completion: &mut Completion) -> Option<Command> {
-        self.books.borrow_mut().stage_ended(completion)
-    }
-
-    fn on_sample(&mut self, JobId(package): JobId, load: JobSample) -> JobSample {
-        self.books.borrow_mut().looked(package, load)
-    }
-
-    fn may_start_job(&self) -> bool {
-        self.books.borrow().may_begin()
-    }
+/// The running task of a package.
+#[derive(Debug)]
+pub enum Step {
+    /// An attempt; its result precedes its completion.
+    Attempt(Option<Box<AttemptResult>>),
+    /// `sync-package`, after this result.
+    Installing(Box<AttemptResult>),
+    /// `sync-buildlog`, after this result and this completion of the attempt.
+    Reporting(Box<AttemptResult>, Box<Completion>),
+    /// None. The package's state follows.
+    Ended(PackageState),
 }
 
-/// So long a build waits for room on a full disk when nothing runs that could make some.
-const MOST_PATIENCE: Duration = Duration::from_secs(60);
-const STEP: Duration = Duration::from_millis(100);
+/// Minimum interval of `Event::StateCounts`, in milliseconds.
+const COUNTS_EVERY_MS: i64 = 500;
+/// How long to wait for space on a full disk while no command runs that could free some.
+const DISK_FULL_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Packages<'_, '_> {
-    fn wait_for_room(&self) -> Result<(), Fatal> {
-        let begun = Instant::now();
-        while self.books.borrow().disk_is_full() {
-            if begun.elapsed() > MOST_PATIENCE {
-                let why = b"the disk is full, and what is known could not be written down".to_vec();
-                return Err(Fatal { message: why, invalid_input: false });
+impl Coordinator<'_> {
+    /// Ends the run if no package is open. Returns the plan and the journal, which has to be finished.
+    pub fn close(mut self) -> (Plan, Journal) {
+        if !self.plan.has_open() {
+            self.journal.record(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
+        }
+        (self.plan, self.journal)
+    }
+
+    /// Returns whether the package would need other users, of which there are none.
+    fn needs_other_users(&self, package: Package) -> bool {
+        self.settings.one_user && !self.plan.package(package).usergroup_phase.is_empty()
+    }
+
+    /// Sets the state of a package that is not built: it is up to date, or cannot be built here.
+    fn finish_without_attempt(&mut self, package: Package) -> Vec<StateRecord> {
+        if self.plan.package(package).state() != State::Open {
+            return Vec::new();
+        }
+        if self.plan.due(package).is_none() {
+            self.record_options(package, false);
+            return self.end(package, PackageState::Done(Success::UpToDate));
+        }
+        match self.needs_other_users(package) {
+            true => self.end(package, PackageState::NeedsRoot(State::OTHER_USERS.into())),
+            false => Vec::new(),
+        }
+    }
+
+    /// Journals changes of states and sends the view changes of the set of planned packages. Returns the packages that
+    /// left it because of a dependency.
+    pub fn publish(&mut self, records: &[StateRecord], schedule: &Schedule, view: &mut dyn View) -> Vec<Package> {
+        self.record_states(records);
+        let mut lost = Vec::new();
+        for StateRecord { package, from, state } in records {
+            let job = JobId(*package);
+            let expected_ms = Some(i64::from(schedule.cost(job).wall_ms));
+            match (from, state) {
+                (State::Open, PackageState::Open(_) | PackageState::Running(_)) => {}
+                (_, PackageState::Open(_)) => view.event(Event::Planned { job, expected_ms }),
+                (State::Open, _) => view.event(Event::Unplanned { job, expected_ms }),
+                _ => {}
             }
-            std::thread::sleep(STEP);
+            if matches!(state, PackageState::IndirectFailed(_) | PackageState::IndirectPrefailed(_)) {
+                lost.push(*package);
+            }
+        }
+        lost
+    }
+
+    /// Tells the schedule the resources that a package is expected to need.
+    pub fn tell_needs(&self, package: Package, schedule: &mut Schedule) {
+        let job = JobId(package);
+        self.plan.package(package).expected().tell(schedule, job, schedule.cost(job).wall_ms);
+    }
+
+    fn wait_for_disk_space(&self) -> Result<(), Fatal> {
+        let begun = Instant::now();
+        while self.journal.disk_is_full() {
+            if begun.elapsed() > DISK_FULL_TIMEOUT {
+                return Err(fatal("the disk is full: the database cannot be written"));
+            }
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 }
 
-impl Frontend for Packages<'_, '_> {
-    fn start(&mut self, JobId(package): JobId) -> Result<Start, Fatal> {
-        self.wait_for_room()?;
-        if self.books.borrow().has_no_clients() {
-            let why = b"packages fail on all clients that are not to blame for it".to_vec();
-            return Err(Fatal { message: why, invalid_input: false });
-        }
-        let mut books = self.books.borrow_mut();
-        let command = books.begin(package);
-        let it = books.plan.package(package);
-        let name = it.name.clone().into_bytes();
-        let place = it.location.clone().into_bytes();
-        let info = JobInfo { command: place, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
-        Ok(match command {
-            Some(command) => Start::Run(command, info),
-            None => Start::NoOp(info),
-        })
+fn fatal(message: &str) -> Fatal {
+    Fatal { message: message.into(), invalid_input: false }
+}
+
+impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
+    fn may_start(&self) -> bool {
+        !self.journal.disk_is_full() && self.clients.has_free()
     }
 
-    fn finish_command(&mut self, _: &mut Completion) -> Result<(), Fatal> {
-        Ok(())
+    fn start(&mut self, JobId(package): JobId) -> Result<Start<Task>, Fatal> {
+        self.wait_for_disk_space()?;
+        if self.clients.is_empty() {
+            return Err(fatal("all clients are disabled after repeated machine failures"));
+        }
+        let it = self.plan.package(package);
+        let name = it.name.clone().into_bytes();
+        let command = it.location.clone().into_bytes();
+        let info = JobInfo { command, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
+        let Some(why) = self.plan.due(package).filter(|_| !self.needs_other_users(package)) else {
+            return Ok(Start::NoOp(info));
+        };
+        let (failures, excluded) = match *it.package_state() {
+            PackageState::Open(Pending::OutOfMemory { failures, client }) => (failures, Some(client)),
+            _ => (0, None),
+        };
+        if !why.is_empty() {
+            self.journal.record(Change::Due { package, why });
+        }
+        Ok(Start::Run(self.grant(package, failures, excluded), info))
+    }
+
+    fn on_progress(&mut self, JobId(package): JobId, event: AttemptEvent, view: &mut dyn View) {
+        self.attempt_event(package, event, view);
+    }
+
+    fn next_task(&mut self, completion: &mut Completion, schedule: &mut Schedule, view: &mut dyn View) -> Option<Task> {
+        self.task_ended(completion, schedule, view)
     }
 
     fn finish_job(
         &mut self,
         JobId(package): JobId,
-        ending: JobOutcome<'_>,
+        outcome: JobOutcome<'_>,
         schedule: &mut Schedule,
         view: &mut dyn View,
     ) -> Result<(), Fatal> {
-        if self.books.borrow_mut().has_news_of_the_disk() {
-            let text = b"the disk is full: nothing more is begun until there is room";
+        if self.journal.disk_is_full() && !std::mem::replace(&mut self.disk_full_reported, true) {
+            let text = b"the disk is full: nothing more is started until there is space";
             view.event(Event::Notice { level: Level::Warning, text });
         }
-        for notice in self.books.borrow_mut().take_notices() {
-            view.event(Event::Notice { level: Level::Warning, text: notice.as_bytes() });
-        }
-        match ending {
-            JobOutcome::NoOp => {}
-            JobOutcome::Succeeded { completion, .. } => self.books.borrow_mut().finish(package, completion.exit),
-            JobOutcome::Failed => self.books.borrow_mut().finish(package, Exit::Code(1)),
-        }
-        let lost = self.books.borrow_mut().announce(schedule, view);
-        // The schedule itself holds back what needs a job that has failed.
-        if !matches!(ending, JobOutcome::Failed) {
+        let records = match self.running.remove(&package) {
+            Some(Running { step: Step::Ended(state), .. }) => self.end(package, state),
+            Some(running) => unreachable!("a job ended in {running:?}"),
+            None => self.finish_without_attempt(package),
+        };
+        let lost = self.publish(&records, schedule, view);
+        // The schedule itself holds back the dependents of a job that has failed.
+        if outcome != JobOutcome::Failed {
             lost.into_iter().for_each(|package| schedule.withdraw(JobId(package)));
         }
         Ok(())
@@ -111,26 +208,27 @@ impl Frontend for Packages<'_, '_> {
     fn poll_control(
         &mut self,
         schedule: &mut Schedule,
-        runner: &mut dyn Runner,
+        runner: &mut dyn Runner<Task, AttemptEvent>,
         view: &mut dyn View,
     ) -> Result<(), Fatal> {
-        self.books.borrow_mut().attend(schedule, runner, view);
+        self.handle_requests(schedule, runner, view);
         Ok(())
     }
 
     fn flush(&mut self, view: &mut dyn View) -> Result<(), Fatal> {
-        self.books.borrow_mut().tell(view);
-        match self.books.borrow_mut().flush() {
-            true => Ok(()),
-            false => Err(Fatal { message: b"the database cannot be written".to_vec(), invalid_input: false }),
+        let now_ms = self.clock.now_ms();
+        if self.counts_changed && now_ms - COUNTS_EVERY_MS >= self.counts_sent_ms {
+            (self.counts_changed, self.counts_sent_ms) = (false, now_ms);
+            view.event(Event::StateCounts { counts: &self.counts(), at_ms: now_ms });
         }
+        if self.journal.flush() { Ok(()) } else { Err(fatal("the database cannot be written")) }
     }
 
     fn outputs(&self, JobId(package): JobId) -> Vec<Vec<u8>> {
-        vec![self.books.borrow().plan.package(package).name.clone().into_bytes()]
+        vec![self.plan.package(package).name.clone().into_bytes()]
     }
 
     fn on_abort(&mut self, JobId(package): JobId, _: &mut dyn View) {
-        self.books.borrow_mut().interrupted(package);
+        self.abort(package);
     }
 }

@@ -1,4 +1,4 @@
-//! What builds need of the machine while they run, from what they needed before. Does not know who heeds it.
+//! Expected memory and disk usage of packages, from their earlier builds.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -11,12 +11,10 @@ use crate::attempt::build_settings::Room;
 use crate::package::name::Name;
 use crate::resolve::Package;
 
-/// What a build needs while it runs, besides time; 0 where nobody knows.
+/// Memory and disk usage of a build; 0: unknown.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Needs {
-    /// Memory, in KiB.
     pub memory_kib: u64,
-    /// Room on the disk, in KiB.
     pub disk_kib: u64,
 }
 
@@ -25,18 +23,18 @@ impl Needs {
         Needs { memory_kib: cost.peak_kib, disk_kib: cost.disk_kib }
     }
 
-    /// What is written stays in memory.
+    /// The usage if files are kept in memory.
     fn in_memory(self) -> Needs {
         Needs { memory_kib: self.memory_kib.saturating_add(self.disk_kib), disk_kib: 0 }
     }
 
-    /// Is more written than there is room for, or would it be if it were a little more than last time?
-    fn outgrow(self, room: Room) -> bool {
+    /// Returns whether files would not fit into memory, with a quarter more of them than last time.
+    fn exceed(self, room: Room) -> bool {
         let more = Needs { disk_kib: self.disk_kib.saturating_add(self.disk_kib / 4), ..self };
         more.disk_kib > room.most / 1024 || room.limit.is_some_and(|most| more.in_memory().memory_kib > most / 1024)
     }
 
-    /// The schedule heeds it, for a job that is to take so long.
+    /// Tells the schedule, for a job with this estimate.
     pub fn tell(self, schedule: &mut Schedule, job: JobId, wall_ms: u32) {
         let memory_kib = u32::try_from(self.memory_kib).unwrap_or(u32::MAX);
         schedule.set_cost(job, job::Cost { wall_ms, memory_kib, ..job::Cost::default() });
@@ -45,23 +43,23 @@ impl Needs {
 }
 
 impl Planned {
-    /// What of the machine it is expected to need, there where it writes.
+    /// Expected usage, depending on where it writes.
     pub fn expected(&self) -> Needs {
         if self.on_disk { self.needs } else { self.needs.in_memory() }
     }
 }
 
 impl Plan {
-    /// From now on a package writes on the disk. It had so much by now: it will not need less.
-    pub fn write_on_disk(&mut self, package: Package, had: Needs) {
+    /// Makes a package write on the disk from now on. `used` is a lower bound of its needs.
+    pub fn write_on_disk(&mut self, package: Package, used: Needs) {
         let it = &mut self.packages[package as usize];
         it.on_disk = true;
-        it.needs.memory_kib = it.needs.memory_kib.max(had.memory_kib);
-        it.needs.disk_kib = it.needs.disk_kib.max(had.disk_kib);
+        it.needs.memory_kib = it.needs.memory_kib.max(used.memory_kib);
+        it.needs.disk_kib = it.needs.disk_kib.max(used.disk_kib);
     }
 
-    /// Each package is expected to need what it needed when it was last built; if it never was, what its last version
-    /// needed. With room in memory, what packages write stays there, but for those that are expected to write more.
+    /// Sets the expected usage of each package to that of its last build, or of the last build of another version. With
+    /// `room`, packages that fit write in memory.
     pub fn expect_needs(&mut self, costs: &[CostRow], room: Option<Room>) {
         let mut last: HashMap<&[u8], &CostRow, RandomState> = HashMap::default();
         let mut own: HashMap<&str, &CostRow, RandomState> = HashMap::default();
@@ -75,7 +73,7 @@ impl Plan {
         for package in &mut self.packages {
             let cost = own.get(&*package.name).or_else(|| last.get(Name::new(package.name.as_bytes()).base()));
             package.needs = cost.map(|cost| Needs::of(cost)).unwrap_or_default();
-            package.on_disk |= room.is_none_or(|room| package.needs.outgrow(room));
+            package.on_disk |= room.is_none_or(|room| package.needs.exceed(room));
         }
     }
 }
@@ -98,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_version_tells_what_a_new_one_needs() {
+    fn new_version_is_expected_to_need_what_the_last_one_did() {
         let costs = [cost("lib-1", 10, 100, 1000), cost("lib-2", 20, 200, 2000), cost("app-1", 30, 300, 3000)];
         let needs = |most: Option<u64>, limit| {
             let mut plan = plan(&["lib-1", "lib-3", "new-1"]);
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_no_room_in_memory_gets_none_in_the_next_build_either() {
+    fn package_that_exceeded_memory_stays_on_disk() {
         let expected = |plan: &Plan| (plan.package(0).on_disk, plan.package(0).expected());
         let room = Some(Room { most: 1000 << 10, limit: None });
         let mut plan = plan(&["lib-1"]);
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_goes_on_knows_who_had_no_room() {
+    fn resumed_build_keeps_machine_failures_on_disk() {
         let outcomes = |outcome: &str| {
             let mut plan = plan(&["lib-1"]);
             let (client, why) = (String::new(), String::new());
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_do_not_fit_beside_each_other_are_built_one_after_the_other() {
+    fn packages_that_do_not_fit_together_run_in_sequence() {
         let started = |memory, disk, in_memory| {
             let mut plan = plan(&["lib-1", "app-1"]);
             plan.expect_needs(&[cost("lib-1", 1, 600, 70), cost("app-1", 1, 600, 70)], in_memory);

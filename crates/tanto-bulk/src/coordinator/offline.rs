@@ -77,19 +77,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_is_done_again_with_what_needs_it() {
+    fn retry_reopens_dependents() {
         let plan = plan(["done", "done", "done"]);
         assert_eq!(told(&retry(&plan, &[1])), [(1, "open", "again"), (2, "open", "")]);
     }
 
     #[test]
-    fn what_failed_takes_nothing_with_it_any_more() {
+    fn retry_of_a_failure_reopens_lost_dependents() {
         let plan = plan(["failed", "indirect-failed", "indirect-failed"]);
         assert_eq!(told(&retry(&plan, &[0])), [(0, "open", "again"), (1, "open", ""), (2, "open", "")]);
     }
 
     #[test]
-    fn what_is_skipped_takes_what_needs_it_with_it() {
+    fn skip_excludes_dependents() {
         let open = plan(["done", "open", "open"]);
         assert_eq!(told(&skip(&open, &[1]).unwrap()), [(1, "prefailed", ""), (2, "indirect-prefailed", "")]);
         assert_eq!(skip(&open, &[0]), Err("p0-1 is done".into()));

@@ -6,12 +6,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
+use tanto_protocol::AttemptSpec;
 use tanto_record::database::{self, Change};
 use thiserror::Error;
 
 use super::needs::Needs;
 use super::simulate;
 use super::state::{Exclusion, MACHINE, PackageState, State, StateRecord};
+use crate::attempt::build_settings::BuildSettings;
 use crate::error::BulkError;
 use crate::estimate::Estimate;
 use crate::freshness::{Content, Freshness};
@@ -169,8 +171,8 @@ impl Plan {
         self.packages[package as usize].content = content;
     }
 
-    /// A package is tried once more; so often that was done by now.
-    pub fn tries(&mut self, package: Package) -> u32 {
+    /// Returns the number of the next attempt at a package.
+    pub fn next_attempt(&mut self, package: Package) -> u32 {
         let it = &mut self.packages[package as usize];
         it.attempts += 1;
         it.attempts
@@ -183,6 +185,32 @@ impl Plan {
                 package.attempts = package.attempts.max(it.attempt);
                 package.on_disk |= it.outcome == MACHINE;
             }
+        }
+    }
+
+    /// Returns the specification of an attempt. `is_last`: there is no other one after a failure that is the machine's fault.
+    pub fn attempt_spec(&self, package: Package, settings: &BuildSettings, is_last: bool) -> AttemptSpec {
+        let it = self.package(package);
+        let name = |&package: &Package| self.package(package).name.clone();
+        // Only sandboxes get indirect dependencies without pkg_add.
+        let indirect = if settings.sandbox.is_some() { self.needed(package) } else { Vec::new() };
+        AttemptSpec {
+            attempt: it.attempts,
+            name: it.name.clone(),
+            location: it.location.clone(),
+            arguments: it.arguments.clone(),
+            bootstrap: it.bootstrap,
+            user_destdir: it.user_destdir,
+            usergroup_phase: it.usergroup_phase.clone(),
+            depends: it.depends.iter().map(name).collect(),
+            indirect: indirect.iter().filter(|needed| !it.depends.contains(needed)).map(name).collect(),
+            scratch_memory: settings.memory.filter(|_| !it.on_disk),
+            // On the disk, usage is measured only at the end. In memory, at most the limit was seen.
+            expected_disk_kib: settings
+                .memory
+                .filter(|_| it.on_disk)
+                .map_or(0, |max| it.needs.disk_kib.min(max / 1024)),
+            is_last,
         }
     }
 
@@ -413,12 +441,10 @@ impl Planned {
     }
 }
 
-/// Names become parts of paths and of command lines.
+/// Checks a name that becomes a part of paths and command lines.
 fn safe(text: &[u8], slashes: bool) -> Result<String, PlanError> {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-._~,@=:".contains(byte) || slashes && *byte == b'/';
-    let parts = text.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
     match std::str::from_utf8(text) {
-        Ok(name) if parts && text.iter().all(plain) && !text.starts_with(b"-") => Ok(name.to_owned()),
+        Ok(name) if tanto_protocol::is_safe_name(text, slashes) => Ok(name.to_owned()),
         _ => Err(PlanError::Name(text.to_vec())),
     }
 }

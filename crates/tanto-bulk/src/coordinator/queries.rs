@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tanto_record::database::{Database, PackageRow};
 
-use super::control_socket::{self, Answer, Request, Unheard};
+use super::control_socket::{self, Answer, AskError, Request};
 use super::plan::Plan;
 use super::state::State;
 use super::{explain, phase_file, state_dir};
@@ -18,8 +18,8 @@ use crate::package::name::Name;
 pub fn running(config: &Config) -> Result<Option<String>, BulkError> {
     match control_socket::ask(Path::new(&config.state), &Request::Status) {
         Ok(answer) => Ok(Some(String::from_utf8_lossy(&answer.out).into_owned())),
-        Err(Unheard::Nobody) => Ok(phase_file::describe(config)),
-        Err(unheard) => Err(unheard.told().into()),
+        Err(AskError::NoBuild) => Ok(phase_file::describe(config)),
+        Err(error) => Err(error.message().into()),
     }
 }
 
@@ -72,7 +72,7 @@ impl LastRun {
         if let Some((_, why)) = due.iter().find(|(due, _)| *due == package.package) {
             let _ = writeln!(text, "  it has to be built: {why}");
         }
-        text += &explain::told(&self.plan()?, package.package);
+        text += &explain::explain(&self.plan()?, package.package);
         for attempt in store.attempts(*run)?.iter().filter(|it| it.job == package.job) {
             let outcome = if attempt.outcome.is_empty() { "running" } else { &attempt.outcome };
             let _ = writeln!(text, "  attempt {}: {outcome}{}", attempt.attempt, because(&attempt.why));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tanto_record::database::Change;
 use tanto_sys::fs::private_files;
 
-use super::control_socket::{self, Answer, Request, Unheard};
+use super::control_socket::{self, Answer, AskError, Request};
 use super::phases::scan_some;
 use super::plan::Plan;
 use super::queries::LastRun;
@@ -65,8 +65,8 @@ fn ask(config: &Config, request: &Request) -> Result<Option<Answer>, BulkError> 
     loop {
         match control_socket::ask(Path::new(&config.state), request) {
             Ok(answer) => return Ok(Some(answer)),
-            Err(Unheard::Nobody) => {}
-            Err(unheard) => return Err(unheard.told().into()),
+            Err(AskError::NoBuild) => {}
+            Err(error) => return Err(error.message().into()),
         }
         if state_dir::try_take(config)?.is_some() {
             return Ok(None);
@@ -94,7 +94,7 @@ fn change_offline(
         Err(why) => Ok(Answer::refused(why)),
         Ok((text, changes)) => {
             last.store.apply(last.run, &changes)?;
-            Ok(Answer::said(text))
+            Ok(Answer::ok(text))
         }
     }
 }

@@ -1,5 +1,4 @@
-//! How long a bulk build would take: its packages as jobs of a schedule, against a clock that jumps. Does not know
-//! where times are kept.
+//! Simulates a bulk build: its packages as jobs of a schedule, with a simulated clock.
 
 use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
@@ -8,15 +7,15 @@ use tanto_exec::simulate::{self, SimulatedBuild};
 
 use crate::resolve::Package;
 
-/// Packages and what they need, without what cannot be built.
+/// Packages and their dependencies.
 pub struct Forecast {
     schedule: Schedule,
-    /// Each after all that it needs.
+    /// In topological order.
     chain: Vec<JobId>,
 }
 
 impl Forecast {
-    /// Each package is a job of the same number. `depends` says what it needs; `None` if packages need each other.
+    /// Returns `None` if there is a dependency cycle.
     pub fn new<'a>(count: usize, depends: impl Fn(Package) -> &'a [Package]) -> Option<Forecast> {
         let mut schedule = Schedule::new();
         for order in 0..count as u32 {
@@ -29,7 +28,8 @@ impl Forecast {
         Some(Forecast { schedule, chain })
     }
 
-    /// A build by so many at a time, in the order that `expected` brings, while packages take `takes`; milliseconds both.
+    /// Simulates a build with this many slots, ordered by the expected durations. `takes` are the real ones. Both are in
+    /// milliseconds.
     pub fn play(&self, slots: usize, expected: &[u64], takes: &[u64]) -> SimulatedBuild {
         let mut truth = self.schedule.clone();
         expect(&mut truth, takes);
@@ -47,7 +47,7 @@ fn expect(schedule: &mut Schedule, times: &[u64]) {
     }
 }
 
-/// All packages, each after what it needs.
+/// Returns all packages in topological order; `None` if there is a cycle.
 pub(crate) fn chain<'a>(count: usize, depends: impl Fn(Package) -> &'a [Package]) -> Option<Vec<JobId>> {
     let mut missing = vec![0_u32; count];
     let mut users: Vec<Vec<Package>> = vec![Vec::new(); count];
@@ -81,18 +81,18 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_chain_goes_first() {
+    fn longest_chain_starts_first() {
         assert_eq!(play(2, &[10, 20, 20, 30]), (40, 40));
         assert_eq!(play(1, &[10, 20, 20, 30]), (80, 80));
     }
 
     #[test]
-    fn wrong_expectations_cost_time() {
+    fn wrong_estimates_cost_time() {
         assert_eq!(play(2, &[1, 20, 20, 1]), (60, 40));
     }
 
     #[test]
-    fn packages_that_need_each_other_have_no_forecast() {
+    fn cycle_cannot_be_simulated() {
         assert!(Forecast::new(2, |it| if it == 0 { &[1] } else { &[0] }).is_none());
     }
 }

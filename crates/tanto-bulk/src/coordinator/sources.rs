@@ -1,5 +1,4 @@
-//! What a scan has said of the packages of a run, kept for the case that a part of it is said anew while they are built.
-//! Does not know what becomes of them.
+//! Scan records of the packages of a run, and merging new records of some directories during the build.
 
 use std::collections::HashMap;
 
@@ -7,49 +6,46 @@ use crate::package::name::Name;
 use crate::package::records::{self, Record};
 use crate::resolve::{Finding, Package, Resolution, resolve};
 
-/// By number, each package's record, without what only a scan wants to know. Nothing where a directory does not make the
-/// package any more.
+/// The records of packages.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Sources {
+    /// By package, without variables that only a scan uses; empty if its directory makes it no more.
     texts: Vec<Vec<u8>>,
 }
 
-/// What they have become when some directories were scanned again.
+/// The result of merging new records.
 #[derive(Debug)]
 pub struct Merged {
-    /// All of them now.
     pub sources: Sources,
-    /// Packages whose records say something else than before; those that are new have the last numbers.
+    /// Packages with other records than before, and new packages, which have the last numbers.
     pub changed: Vec<Package>,
-    /// Packages that are not made any more.
+    /// Packages that no directory makes any more.
     pub gone: Vec<Package>,
 }
 
-/// What all packages need, found anew.
+/// Dependencies, resolved again.
 #[derive(Debug)]
-pub struct Anew {
-    /// By number.
+pub struct Rewired {
+    /// By package.
     pub depends: Vec<Vec<Package>>,
-    /// What those lack that cannot be built for it, in words.
-    pub lacks: HashMap<Package, String>,
+    /// Packages that cannot be built, with the reason.
+    pub missing: HashMap<Package, String>,
 }
 
-/// 86 % of a scan, and of no use to who builds.
+/// Variables that are 86 % of a scan and that a build does not use.
 const LEFT_OUT: [&[u8]; 2] = [b"SCAN_DEPENDS=", b"DEPENDS="];
 
 impl Sources {
-    /// Those of these records, whose numbers are those of the packages.
+    /// The records must be in the order of the packages.
     pub fn of(records: &[Record<'_>]) -> Sources {
         Sources { texts: records.iter().map(|record| kept(record.text)).collect() }
     }
 
-    /// Nothing is known.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// These records are what their directories say now. A package that is still made, perhaps in another version, keeps its
-    /// number.
+    /// Replaces the records of some directories. A package keeps its number, also with another version.
     pub fn merged(&self, fresh: &[Record<'_>]) -> Merged {
         let mut it = Merged { sources: self.clone(), changed: Vec::new(), gone: Vec::new() };
         let mut at: HashMap<Vec<u8>, Vec<Package>> = HashMap::new();
@@ -69,50 +65,49 @@ impl Sources {
         it
     }
 
-    /// The record of a package; none if there is none any more.
     pub fn record(&self, package: Package) -> Option<Record<'_>> {
         records::read(self.texts.get(package as usize)?).ok()?.first().copied()
     }
 
-    /// What they need. An error is a cycle, in words.
-    pub fn resolved(&self) -> Result<Anew, String> {
+    /// Resolves the dependencies. An error describes a cycle.
+    pub fn resolved(&self) -> Result<Rewired, String> {
         let (numbers, records): (Vec<Package>, Vec<Record<'_>>) =
             (0..self.texts.len() as Package).filter_map(|it| Some((it, self.record(it)?))).unzip();
         let resolution = resolve(&records, records.len());
-        let mut anew = Anew { depends: vec![Vec::new(); self.texts.len()], lacks: HashMap::new() };
+        let mut resolved = Rewired { depends: vec![Vec::new(); self.texts.len()], missing: HashMap::new() };
         for finding in &resolution.findings {
             match finding {
                 Finding::Cycle(cycle) => return Err(told(&resolution, cycle)),
                 Finding::NoMatch { package, pattern, .. } => {
                     let why = format!("it needs {}, and nothing matches", String::from_utf8_lossy(pattern));
-                    anew.lacks.entry(numbers[*package as usize]).or_insert(why);
+                    resolved.missing.entry(numbers[*package as usize]).or_insert(why);
                 }
                 Finding::NoDependency { package, text } => {
                     let why = format!("'{}' is no dependency", String::from_utf8_lossy(text));
-                    anew.lacks.entry(numbers[*package as usize]).or_insert(why);
+                    resolved.missing.entry(numbers[*package as usize]).or_insert(why);
                 }
                 Finding::NoList(package) => {
                     let why = "its directory does not say what it needs".into();
-                    anew.lacks.entry(numbers[*package as usize]).or_insert(why);
+                    resolved.missing.entry(numbers[*package as usize]).or_insert(why);
                 }
                 Finding::Elsewhere { .. } | Finding::Duplicate { .. } => {}
             }
         }
         for (package, it) in resolution.packages() {
             let depends = it.depends.iter().map(|&needed| numbers[needed as usize]).collect();
-            anew.depends[numbers[package as usize] as usize] = depends;
+            resolved.depends[numbers[package as usize] as usize] = depends;
         }
-        Ok(anew)
+        Ok(resolved)
     }
 }
 
 impl Merged {
-    /// A directory made `old` packages, and makes `new` ones now.
+    /// Replaces the packages of a directory.
     fn directory(&mut self, mut old: Vec<Package>, new: Vec<&Record<'_>>) {
         let base = |name: &[u8]| Name::new(name).base().to_vec();
         let name = |it: &Self, package: Package| it.sources.record(package).map(|record| record.name.to_vec());
         let mut places: Vec<Option<Package>> = vec![None; new.len()];
-        // What is called the same is the same; what is left over may have another version.
+        // First packages with the same name, then those with another version.
         for same_version in [true, false] {
             for (place, record) in places.iter_mut().zip(&new).filter(|(place, _)| place.is_none()) {
                 let is_it = |package: &Package| {
@@ -180,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_has_not_changed() {
+    fn equal_records_are_no_change() {
         let it = merged("PKGNAME=lib-1.0\nPKG_LOCATION=a/lib\nALL_DEPENDS=\nSCAN_DEPENDS=another\n");
         assert!(it.changed.is_empty() && it.gone.is_empty() && it.sources == sources());
     }
 
     #[test]
-    fn packages_come_and_go() {
+    fn packages_are_added_and_removed() {
         let it = merged(
             "PKGNAME=py2-x-1\nPKG_LOCATION=a/py-x\nALL_DEPENDS=new-[0-9]*:../../a/new\n\
             PKGNAME=new-3\nPKG_LOCATION=a/new\nALL_DEPENDS=\n",
@@ -197,10 +192,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_goes_in_a_circle_is_told() {
+    fn missing_dependencies_and_cycles_are_reported() {
         let it = merged("PKGNAME=lib-0.9\nPKG_LOCATION=a/lib\nALL_DEPENDS=\n");
-        let lacks = it.sources.resolved().unwrap().lacks;
-        assert_eq!(lacks, HashMap::from([(3, "it needs lib>=1, and nothing matches".into())]));
+        let missing = it.sources.resolved().unwrap().missing;
+        assert_eq!(missing, HashMap::from([(3, "it needs lib>=1, and nothing matches".into())]));
         let it = merged("PKGNAME=lib-1.0\nPKG_LOCATION=a/lib\nALL_DEPENDS=app-[0-9]*:../../a/app\n");
         let told = it.sources.resolved().unwrap_err();
         assert!(told.starts_with("packages would need each other: "), "{told}");

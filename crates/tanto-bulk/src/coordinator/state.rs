@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "package 7: done cannot become running")]
-    fn what_is_done_does_not_run() {
+    fn done_package_cannot_run() {
         PackageState::Done(Success::UpToDate).set(7, PackageState::Running(Current::default()));
     }
 

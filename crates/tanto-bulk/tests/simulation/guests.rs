@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use tanto_bulk::coordinator::control_socket::{Answer, Desk, Request};
+use tanto_bulk::coordinator::control_socket::{Answer, ControlServer, Request};
 use tanto_testing::Random;
 
 /// They ask for so much and no more, so that a build comes to its end.
@@ -62,7 +62,7 @@ impl<'r> Guests<'r> {
     }
 }
 
-impl Desk for Guests<'_> {
+impl ControlServer for Guests<'_> {
     fn next(&mut self) -> Option<(u64, Request)> {
         if self.asked == MOST || self.random.borrow_mut().below(12) > 0 {
             return None;

@@ -9,9 +9,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 
-use tanto_bulk::attempt::build_settings::Site;
+use tanto_bulk::attempt::build_settings::BuildSettings;
 use tanto_bulk::coordinator::Build;
-use tanto_bulk::coordinator::control_socket::{Desk, Nobody};
+use tanto_bulk::coordinator::control_socket::{ControlServer, NoControl};
 use tanto_bulk::coordinator::plan::{Plan, Planned};
 use tanto_bulk::coordinator::sources::Sources;
 use tanto_bulk::coordinator::state::{PackageState, State};
@@ -37,9 +37,9 @@ impl View for Blind {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-fn site(scratch: &Scratch) -> Site {
+fn settings(scratch: &Scratch) -> BuildSettings {
     let text = |path: &str| scratch.at(path).to_string_lossy().into_owned();
-    Site {
+    BuildSettings {
         pkgsrc: "/src".into(),
         make: "make".into(),
         prefix: text("prefix"),
@@ -53,7 +53,7 @@ fn site(scratch: &Scratch) -> Site {
         makes: None,
         suffix: ".tgz".into(),
         user: None,
-        ..Site::default()
+        ..BuildSettings::default()
     }
 }
 
@@ -107,7 +107,7 @@ const OWN: [&str; 2] = ["fails", "owner"];
 
 struct World {
     scratch: Scratch,
-    site: Site,
+    settings: BuildSettings,
     run: i64,
 }
 
@@ -115,7 +115,7 @@ impl World {
     fn new(seed: u64) -> World {
         let scratch = Scratch::new(&format!("bulk-{seed}"));
         let run = Database::open(&scratch.at("db")).unwrap().begin_run(0).unwrap();
-        World { site: Site { one_user: seed % 2 == 1, ..site(&scratch) }, scratch, run }
+        World { settings: BuildSettings { one_user: seed % 2 == 1, ..settings(&scratch) }, scratch, run }
     }
 
     fn store(&self) -> Database {
@@ -124,17 +124,17 @@ impl World {
 
     /// Builds until the end, or until something kills the build.
     fn build(&self, plan: Plan, slots: usize, effect: impl FnMut(&Command) -> Effect) -> (BuildOutcome, Plan) {
-        self.build_with(plan, &mut FakeRunner::new(slots, effect), &mut Nobody, Sources::default())
+        self.build_with(plan, &mut FakeRunner::new(slots, effect), &mut NoControl, Sources::default())
     }
 
     fn build_with(
         &self,
         plan: Plan,
         runner: &mut dyn Runner,
-        desk: &mut dyn Desk,
+        control: &mut dyn ControlServer,
         sources: Sources,
     ) -> (BuildOutcome, Plan) {
-        self.build_in(plan, runner, desk, sources, None)
+        self.build_in(plan, runner, control, sources, None)
     }
 
     /// The machine always says this of itself, if it says anything.
@@ -142,7 +142,7 @@ impl World {
         &self,
         mut plan: Plan,
         runner: &mut dyn Runner,
-        desk: &mut dyn Desk,
+        control: &mut dyn ControlServer,
         sources: Sources,
         reading: Option<ResourceSample>,
     ) -> (BuildOutcome, Plan) {
@@ -155,10 +155,10 @@ impl World {
         plan.rows().for_each(|change| journal.record(change));
         let times = vec![1; plan.packages.len()];
         let clock = FakeClock::default();
-        let (site, view, epoch_ms) = (&self.site, &mut Blind, 1_000_000);
+        let (settings, view, epoch_ms) = (&self.settings, &mut Blind, 1_000_000);
         let mut read = || reading.unwrap_or_default();
         let sampler = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
-        let build = Build { site, runner, view, clock: &clock, epoch_ms, desk, sources, sampler };
+        let build = Build { settings, runner, view, clock: &clock, epoch_ms, control, sources, sampler };
         let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.finish().unwrap();
         (verdict, plan)
@@ -179,7 +179,7 @@ impl World {
                 State::IndirectFailed | State::IndirectPrefailed => {
                     assert!(needs().any(|state| !matches!(state, State::Done | State::Open)), "{}", it.name);
                 }
-                State::NeedsRoot => assert!(self.site.one_user, "{}", it.name),
+                State::NeedsRoot => assert!(self.settings.one_user, "{}", it.name),
                 State::Open | State::Prefailed | State::Running => {}
             }
         }
@@ -187,7 +187,7 @@ impl World {
 }
 
 #[test]
-fn builds_end_as_they_must_however_often_they_are_killed() {
+fn killed_builds_resume_and_end() {
     for seed in seeds(60) {
         let mut random = Random::new(seed);
         let plan = plan(&tree(&mut random));
@@ -233,14 +233,14 @@ fn builds_end_as_they_must_however_often_they_are_killed() {
 }
 
 #[test]
-fn a_build_that_nobody_can_go_on_with_is_not_over() {
+fn build_without_usable_clients_can_be_resumed() {
     let text: String = (0..5).map(|at| format!("PKGNAME=pkg{at}-1\nPKG_LOCATION=cat/pkg{at}\n")).collect();
     let tree = (text, vec![vec![]; 5]);
     let mut world = World::new(2_000_000);
-    world.site.clients = 1;
+    world.settings.clients = 1;
     let (verdict, now) = world.build(plan(&tree), 1, |_| Effect::ends(1, b"No space left on device\n"));
     assert!(
-        matches!(&verdict, BuildOutcome::Failed { reason: why, .. } if why.starts_with(b"packages fail on all clients"))
+        matches!(&verdict, BuildOutcome::Failed { reason: why, .. } if why.starts_with(b"all clients are disabled"))
     );
     world.check(&now);
     let count = |plan: &Plan, state| plan.packages.iter().filter(|it| it.state() == state).count();
@@ -252,7 +252,7 @@ fn a_build_that_nobody_can_go_on_with_is_not_over() {
 }
 
 #[test]
-fn nothing_is_lost_or_counted_twice_whoever_asks_and_whoever_lies() {
+fn unreliable_clients_and_control_requests_lose_nothing() {
     let (mut retried, mut dropped) = (0, 0);
     for seed in seeds(120) {
         let mut random = Random::new(seed);

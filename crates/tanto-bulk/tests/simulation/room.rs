@@ -48,7 +48,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for Large<F> {
 /// ends, one after the other.
 fn built(free_kib: u64) -> String {
     let mut world = World::new(0);
-    world.site.clients = 2;
+    world.settings.clients = 2;
     let text = ["pkg0", "pkg1"].map(|it| format!("PKGNAME={it}-1\nPKG_LOCATION=cat/{it}\n")).concat();
     let plan = plan(&(text, vec![vec![]; 2]));
     let mut kills = 1;
@@ -62,7 +62,7 @@ fn built(free_kib: u64) -> String {
     };
     let mut runner = Large(FakeRunner::new(2, effect));
     let reading = Some(ResourceSample { free_kib: Some(free_kib), ..ResourceSample::default() });
-    let (verdict, plan) = world.build_in(plan, &mut runner, &mut Nobody, Sources::default(), reading);
+    let (verdict, plan) = world.build_in(plan, &mut runner, &mut NoControl, Sources::default(), reading);
     assert_eq!((verdict, plan.counts()[0]), (BuildOutcome::Succeeded, 2));
     world.check(&plan);
     let outcomes = world.store().attempts(world.run).unwrap();
@@ -78,7 +78,7 @@ fn built(free_kib: u64) -> String {
 }
 
 #[test]
-fn what_was_killed_waits_for_room() {
+fn killed_package_waits_for_memory() {
     assert_eq!(built(HELD_KIB), "begins 0, begins 1, begins 0, ends 1, ends 0, ");
     assert_eq!(built(HELD_KIB - 1), "begins 0, begins 1, ends 1, begins 0, ends 0, ");
 }

@@ -2,7 +2,7 @@
 
 use tanto_exec::event::View;
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
-use tanto_exec::job::{Command, Completion, JobId, JobInfo};
+use tanto_exec::job::{Command, JobId, JobInfo};
 use tanto_exec::schedule::Schedule;
 
 pub struct Commands;
@@ -10,10 +10,6 @@ pub struct Commands;
 impl Frontend for Commands {
     fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
         Ok(Start::Run(Command { line: Vec::new(), console: false, limits: None }, JobInfo::default()))
-    }
-
-    fn finish_command(&mut self, _completion: &mut Completion) -> Result<(), Fatal> {
-        Ok(())
     }
 
     fn finish_job(&mut self, _: JobId, _: JobOutcome<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {

@@ -1,31 +1,31 @@
-//! The lines for the shell that stages are made of. Does not know in which order they run, nor in what sandbox.
+//! Shell lines of stages, without the sandbox.
 
 use std::fmt::Write;
 
-use crate::attempt::build_settings::Site;
-use crate::coordinator::plan::{Plan, Planned};
+use tanto_protocol::AttemptSpec;
+
+use crate::attempt::build_settings::BuildSettings;
 use crate::shell::quoted;
 
-/// Writes lines for one package.
 pub(super) struct Writer<'a> {
-    pub site: &'a Site,
-    pub package: &'a Planned,
+    pub settings: &'a BuildSettings,
+    pub spec: &'a AttemptSpec,
 }
 
 impl Writer<'_> {
-    /// Runs make in the package's directory, as the unprivileged user if that is asked for and can be.
+    /// Runs make in the package's directory; `unprivileged`: as the unprivileged user, if there is one.
     pub fn make(&self, targets: &[&str], unprivileged: bool) -> String {
-        self.make_with(&self.site.distdir, targets, unprivileged)
+        self.make_with(&self.settings.distdir, targets, unprivileged)
     }
 
-    /// The same, where it finds distfiles in this directory.
+    /// The same with another `DISTDIR`.
     pub fn make_with(&self, distdir: &str, targets: &[&str], unprivileged: bool) -> String {
-        let Site { pkgsrc, make, makes, .. } = self.site;
+        let BuildSettings { pkgsrc, make, makes, .. } = self.settings;
         let mut line = String::new();
-        for (name, value) in &self.site.environment {
+        for (name, value) in &self.settings.environment {
             let _ = write!(line, "{name}={} ", quoted(value));
         }
-        // A package that wants GNU make says so on its own; for all others this is a default.
+        // A default: packages that need GNU make set it themselves.
         if let Some(makes) = makes {
             let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&makes.bmake));
         }
@@ -34,53 +34,53 @@ impl Writer<'_> {
             line.push(' ');
         }
         line += &self.arguments(distdir);
-        let line = match &self.site.user {
+        let line = match &self.settings.user {
             Some(user) if unprivileged => format!("su {} -c {}", quoted(user), quoted(&line)),
             _ => line,
         };
-        format!("cd {} && {line}", quoted(&format!("{pkgsrc}/{}", self.package.location)))
+        format!("cd {} && {line}", quoted(&format!("{pkgsrc}/{}", self.spec.location)))
     }
 
-    /// The arguments that make gets from all stages, besides the targets.
+    /// The arguments of make in all stages, besides the targets.
     pub fn arguments(&self, distdir: &str) -> String {
         let mut line = String::new();
-        let jobs = format!("MAKE_JOBS={}", self.site.make_jobs);
+        let jobs = format!("MAKE_JOBS={}", self.settings.make_jobs);
         let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
-        for word in always.into_iter().chain(self.site.facts.iter().map(String::as_str)) {
+        for word in always.into_iter().chain(self.settings.facts.iter().map(String::as_str)) {
             line += &quoted(word);
             line.push(' ');
         }
-        if self.site.sandbox.is_some() {
-            let _ = write!(line, "WRKOBJDIR={} ", quoted(&self.site.wrkobjdir));
+        if self.settings.sandbox.is_some() {
+            let _ = write!(line, "WRKOBJDIR={} ", quoted(&self.settings.wrkobjdir));
         }
         let _ = write!(line, "DISTDIR={} ", quoted(distdir));
-        for argument in &self.package.arguments {
+        for argument in &self.spec.arguments {
             line += &quoted(argument);
             line.push(' ');
         }
-        if let Some(makes) = &self.site.makes {
+        if let Some(makes) = &self.settings.makes {
             let _ = write!(line, "GMAKE={} ", quoted(&makes.gmake));
         }
         let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.logs())));
         line
     }
 
-    /// Before the phase in which the package wants its users and groups, they are made.
+    /// Runs a target; in the phase that USERGROUP_PHASE names, creates the package's users and groups before.
     pub fn with_users(&self, phase: &str, target: &str) -> String {
-        let wanted = &self.package.usergroup_phase;
+        let wanted = &self.spec.usergroup_phase;
         let users: &[&str] = match phase {
             "configure" if wanted.ends_with("configure") => &["create-usergroup", "clean"],
             "build" if wanted.ends_with("build") => &["create-usergroup"],
             "install" if wanted == "pre-install" => &["create-usergroup"],
             _ => &[],
         };
-        let unprivileged = phase != "install" || self.package.user_destdir;
+        let unprivileged = phase != "install" || self.spec.user_destdir;
         let line = self.make(&[target], unprivileged);
         if users.is_empty() { line } else { format!("{} && {line}", self.make(users, false)) }
     }
 
     pub fn client_clean(&self) -> String {
-        let Site { prefix, pkgdb, bootstrapkit, .. } = self.site;
+        let BuildSettings { prefix, pkgdb, bootstrapkit, .. } = self.settings;
         let (prefix, pkgdb, kit) = (quoted(prefix), quoted(pkgdb), quoted(bootstrapkit));
         let logs = quoted(&self.logs());
         // The directories themselves stay: locks are held on them, and they may be mount points. The unprivileged user
@@ -92,33 +92,33 @@ impl Writer<'_> {
         )
     }
 
-    pub fn depends(&self, plan: &Plan) -> String {
-        let Site { packages, pkgdb, pkg_add, .. } = self.site;
+    pub fn depends(&self) -> String {
+        let BuildSettings { packages, pkgdb, pkg_add, .. } = self.settings;
         let mut line = format!("PKG_PATH={} {pkg_add} -K {}", quoted(&format!("{packages}/All")), quoted(pkgdb));
-        for &needed in &self.package.depends {
+        for name in &self.spec.depends {
             line.push(' ');
-            line += &quoted(&plan.package(needed).name);
+            line += &quoted(name);
         }
         line
     }
 
-    /// The package file gets a place that we know, so that make need not be asked where it is.
+    /// Makes the package file in a known place, so that make need not be asked for it, and installs it as a test.
     pub fn package(&self) -> String {
-        let Site { packages, pkgdb, pkg_add, .. } = self.site;
+        let BuildSettings { packages, pkgdb, pkg_add, .. } = self.settings;
         let file = self.file();
         let create = self.make(&["stage-package-create", &format!("STAGE_PKGFILE={file}")], false);
         let file = quoted(&file);
         let line = format!("{{ {create}; }} && test -s {file}");
-        if self.package.bootstrap {
+        if self.spec.bootstrap {
             return line;
         }
         let (path, db) = (quoted(&format!("{packages}/All")), quoted(pkgdb));
         format!("{line} && PKG_PATH={path} {pkg_add} -K {db} {file}")
     }
 
-    /// Whatever can be kept.
+    /// Archives as much as possible.
     pub fn keep(&self) -> String {
-        let (logs, Site { prefix, keep_wrkdir, keep_prefix, .. }) = (self.logs(), self.site);
+        let (logs, BuildSettings { prefix, keep_wrkdir, keep_prefix, .. }) = (self.logs(), self.settings);
         let wrkdir = format!("INTO={logs}/wrkdir.tar.gz");
         let save = self.make(&["pbulk-save-wrkdir", &wrkdir], false);
         let pack = format!("tar -czf {} -C / .{}", quoted(&format!("{logs}/prefix.tar.gz")), quoted(prefix));
@@ -129,16 +129,17 @@ impl Writer<'_> {
     }
 
     pub fn logs(&self) -> String {
-        format!("{}/{}", self.site.logs, self.package.name)
+        format!("{}/{}", self.settings.logs, self.spec.name)
     }
 
-    /// There it can be had from outside, if there is a sandbox.
+    /// The package file. A sandbox shares its directory with the host.
     pub fn file(&self) -> String {
-        format!("{}/{}{}", self.logs(), self.package.name, self.site.suffix)
+        format!("{}/{}{}", self.logs(), self.spec.name, self.settings.suffix)
     }
 
-    /// Nothing is left of the package but logs, and what it installed. Make may be asked for more.
-    pub fn clean(&self, more: &[&str]) -> String {
-        format!("rm -f {}; {}", quoted(&self.file()), self.make(&[&["clean"], more].concat(), false))
+    /// Cleans the work directory. Make may be asked for more.
+    pub fn clean(&self, more: &[&str], keeps_package: bool) -> String {
+        let clean = self.make(&[&["clean"], more].concat(), false);
+        if keeps_package { clean } else { format!("rm -f {}; {clean}", quoted(&self.file())) }
     }
 }

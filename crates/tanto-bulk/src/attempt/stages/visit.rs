@@ -1,16 +1,16 @@
-//! A shell in a package's sandbox, after the package failed: how its sandbox is made again, and the `make` that the shell
-//! finds there.
+//! Recreates the sandbox of a failed package for a shell, with a `make` that works like that of the stages.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
-use super::Stage;
+use tanto_protocol::AttemptSpec;
+
+use super::StageCommands;
 use super::lines::Writer;
-use crate::attempt::build_settings::Site;
+use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::sandbox::{Leave, Sandbox};
-use crate::coordinator::plan::Plan;
-use crate::resolve::Package;
+use crate::config::Stage;
 use crate::shell::quoted;
 
 /// The only client.
@@ -21,62 +21,62 @@ const PROGRAMS: &str = "bin";
 const AS_ROOT: &str = "package | stage-package-create | create-usergroup | clean | pbulk-save-wrkdir";
 const INSTALLS: &str = " | install | stage-install";
 
-/// A visit to a package in its sandbox.
+/// A package's sandbox for a shell.
 pub struct Visit<'a> {
-    site: &'a Site,
+    settings: &'a BuildSettings,
     sandbox: &'a Sandbox,
-    plan: &'a Plan,
-    package: Package,
+    spec: AttemptSpec,
 }
 
 impl<'a> Visit<'a> {
-    /// Of a package of this plan; `None` without sandboxes.
-    pub fn new(site: &'a Site, plan: &'a Plan, package: Package) -> Option<Visit<'a>> {
-        Some(Visit { site, sandbox: site.sandbox.as_ref()?, plan, package })
+    /// Returns `None` if packages are built without sandboxes.
+    pub fn new(settings: &'a BuildSettings, spec: AttemptSpec) -> Option<Visit<'a>> {
+        Some(Visit { settings, sandbox: settings.sandbox.as_ref()?, spec })
     }
 
-    fn writer(&self) -> Writer<'a> {
-        Writer { site: self.site, package: self.plan.package(self.package) }
+    fn writer(&self) -> Writer<'_> {
+        Writer { settings: self.settings, spec: &self.spec }
     }
 
-    /// The lines for `/bin/sh` that mount the sandbox and install in it what the package needs, with the stage of each.
+    /// Returns the shell lines that mount the sandbox and install the dependencies in it, with the stage of each.
     pub fn begin(&self) -> io::Result<Vec<(&'static str, String)>> {
-        let package = self.plan.package(self.package);
-        self.sandbox.begin(CLIENT, &package.name, None)?;
+        self.sandbox.begin(CLIENT, &self.spec.name, None)?;
         let programs = self.sandbox.out(CLIENT).join(PROGRAMS);
         DirBuilder::new().mode(0o755).create(&programs)?;
         let mut options = OpenOptions::new();
         let mut make = options.write(true).create_new(true).mode(0o755).open(programs.join("make"))?;
         make.write_all(make_script(&self.writer()).as_bytes())?;
-        let stages = [Stage::ClientClean, Stage::Depends].into_iter().filter(|stage| stage.is_for(package, self.site));
-        Ok(stages.map(|stage| (stage.name(), stage.command(self.site, self.plan, self.package, CLIENT))).collect())
+        let stages =
+            [Stage::ClientClean, Stage::Depends].into_iter().filter(|stage| stage.is_for(&self.spec, self.settings));
+        let commands = StageCommands { settings: self.settings, spec: &self.spec, client: CLIENT };
+        Ok(stages.map(|stage| (stage.name(), commands.of(stage, false))).collect())
     }
 
-    /// The line that unpacks an archive of the work directory, from standard input.
+    /// Returns the line that unpacks an archive of the work directory, from standard input.
     pub fn unpack_wrkdir(&self) -> String {
         let ask = self.writer().make(&["show-var", "VARNAME=WRKDIR"], false);
         self.inside(&format!("dir=$({ask}) && mkdir -p \"$dir\" && tar -xzpf - -C \"$dir\""))
     }
 
-    /// The line that unpacks an archive of the prefix, from standard input.
+    /// Returns the line that unpacks an archive of the prefix, from standard input.
     pub fn unpack_prefix(&self) -> String {
         self.inside("tar -xzpf - -C /")
     }
 
-    /// The line of the shell, or of a command in its place, in the package's directory.
+    /// Returns the line that runs a shell, or a command in its place, in the package's directory.
     pub fn shell(&self, command: Option<&str>) -> String {
-        let (logs, package) = (self.writer().logs(), self.plan.package(self.package));
+        let (logs, package) = (self.writer().logs(), &self.spec);
         let programs = quoted(&format!("{logs}/{PROGRAMS}"));
         let shell = match command {
             Some(command) => format!("exec /bin/sh -c {}", quoted(command)),
             None => "[ -x \"$SHELL\" ] || SHELL=/bin/sh; exec \"$SHELL\" -i".to_owned(),
         };
-        let dir = quoted(&format!("{}/{}", self.site.pkgsrc, package.location));
+        let dir = quoted(&format!("{}/{}", self.settings.pkgsrc, package.location));
         let prompt = quoted(&format!("{} $ ", package.name));
         self.inside(&format!("cd {dir} || exit 126; PATH={programs}:$PATH PS1={prompt}; export PATH PS1; {shell}"))
     }
 
-    /// The line after which nothing is left of the sandbox.
+    /// Returns the line that removes the sandbox.
     pub fn end(&self) -> String {
         self.sandbox.leave(CLIENT)
     }
@@ -86,13 +86,13 @@ impl<'a> Visit<'a> {
     }
 }
 
-/// A `make` that adds the arguments of the stages to its own, and is the unprivileged user where they are.
+/// Returns a `make` script that adds the arguments of the stages and runs as the user of the stages.
 fn make_script(writer: &Writer<'_>) -> String {
-    let Writer { site, package } = writer;
+    let Writer { settings, spec: package } = writer;
     let installs = if package.user_destdir { "" } else { INSTALLS };
-    let dir = quoted(&format!("{}/{}", site.pkgsrc, package.location));
-    let user = quoted(site.user.as_deref().unwrap_or_default());
-    let (make, arguments) = (quoted(&site.make), quoted(&writer.arguments(&site.distdir)));
+    let dir = quoted(&format!("{}/{}", settings.pkgsrc, package.location));
+    let user = quoted(settings.user.as_deref().unwrap_or_default());
+    let (make, arguments) = (quoted(&settings.make), quoted(&writer.arguments(&settings.distdir)));
     format!(
         "#!/bin/sh\n# Runs make as the stages of {} do.\nuser={user}\nline={}\nfor word; do\n\
              \tcase $word in {AS_ROOT}{installs}) user= ;; esac\n\
@@ -108,10 +108,9 @@ fn make_script(writer: &Writer<'_>) -> String {
 mod tests {
     use super::*;
     use crate::attempt::build_settings::tests::nowhere;
-    use crate::package::records;
     use std::process::Command;
 
-    /// What the script prints where `make` and `su` print their arguments.
+    /// Output of the script where `make` and `su` print their arguments.
     fn prints(user: Option<&str>, words: &[&str]) -> String {
         let place = tanto_testing::Scratch::new("visit");
         place.write("src/a/lib/x", "");
@@ -119,16 +118,15 @@ mod tests {
         place.write("make", "#!/bin/sh\nprintf '<%s>' $as_user \"$@\"; pwd\n");
         let program = |name: &str| Command::new("chmod").arg("755").arg(place.at(name)).status().unwrap();
         assert!(program("su").success() && program("make").success());
-        let site = Site {
+        let settings = BuildSettings {
             pkgsrc: format!("{}/src", place.text()),
             make: format!("{}/make", place.text()),
             user: user.map(str::to_owned),
             facts: vec!["CC=a 'b' $c".into()],
             ..nowhere()
         };
-        let text = b"PKGNAME=lib-1\nPKG_LOCATION=a/lib\nUSE_DESTDIR=destdir\n";
-        let plan = Plan::new(&records::read(text).unwrap(), &[vec![]]).unwrap();
-        let script = make_script(&Writer { site: &site, package: plan.package(0) });
+        let spec = AttemptSpec { name: "lib-1".into(), location: "a/lib".into(), ..AttemptSpec::default() };
+        let script = make_script(&Writer { settings: &settings, spec: &spec });
         let path = format!("{}:{}", place.text(), std::env::var("PATH").unwrap());
         let said =
             Command::new("/bin/sh").args(["-c", &script, "make"]).args(words).env("PATH", path).output().unwrap();

@@ -1,4 +1,4 @@
-//! The other side of the socket: asks a build that runs. Does not know what to do if there is none.
+//! The client's side of the socket.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -7,92 +7,92 @@ use std::time::Duration;
 
 use tanto_sys::ipc::unix_socket;
 
-use super::frames::{self, Wrong};
+use super::frames::{self, FrameError};
 use super::{Answer, Request, SOCKET};
 
-/// Whoever answers nothing for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit for a read or a write.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub enum Unheard {
-    /// No build runs, or it has just ended.
-    Nobody,
-    /// It speaks another version of this, as it says.
+pub enum AskError {
+    NoBuild,
+    /// The build has this version of the protocol.
     Version(String),
-    /// It is not to be understood, or cannot be heard.
     Other(io::Error),
 }
 
-impl From<io::Error> for Unheard {
-    fn from(error: io::Error) -> Unheard {
-        Unheard::Other(error)
+impl From<io::Error> for AskError {
+    fn from(error: io::Error) -> AskError {
+        AskError::Other(error)
     }
 }
 
-impl From<Wrong> for Unheard {
-    fn from(wrong: Wrong) -> Unheard {
+impl From<FrameError> for AskError {
+    fn from(wrong: FrameError) -> AskError {
         match wrong {
-            Wrong::Version(version) => Unheard::Version(String::from_utf8_lossy(&version).into_owned()),
-            Wrong::Stranger | Wrong::TooLong | Wrong::Nonsense => Unheard::Other(io::ErrorKind::InvalidData.into()),
+            FrameError::Version(version) => AskError::Version(String::from_utf8_lossy(&version).into_owned()),
+            FrameError::NoGreeting | FrameError::TooLong | FrameError::Malformed => {
+                AskError::Other(io::ErrorKind::InvalidData.into())
+            }
         }
     }
 }
 
-impl Unheard {
-    /// For the user.
-    pub fn told(&self) -> String {
+impl AskError {
+    /// The message for the user.
+    pub fn message(&self) -> String {
         match self {
-            Unheard::Nobody => "no bulk build is running".into(),
-            Unheard::Version(theirs) => {
+            AskError::NoBuild => "no bulk build is running".into(),
+            AskError::Version(theirs) => {
                 let ours = frames::VERSION;
                 format!("the build that runs is another Tanto's: it speaks version {theirs}, and this one {ours}")
             }
-            Unheard::Other(error) => format!("the build that runs does not answer: {error}"),
+            AskError::Other(error) => format!("the build that runs does not answer: {error}"),
         }
     }
 }
 
-/// Asks the build that has this state directory.
-pub fn ask(state: &Path, request: &Request) -> Result<Answer, Unheard> {
+/// Sends a request to the build that uses this state directory.
+pub fn ask(state: &Path, request: &Request) -> Result<Answer, AskError> {
     let mut stream = match unix_socket::connect(state, SOCKET) {
         Ok(stream) => stream,
-        Err(error) if is_gone(&error) => return Err(Unheard::Nobody),
+        Err(error) if is_gone(&error) => return Err(AskError::NoBuild),
         Err(error) => return Err(error.into()),
     };
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let heard = greet(&mut stream)?;
-    let said = [frames::greeting(), request.bytes()].concat();
-    match say(&stream, &said) {
-        // It may have answered nevertheless: that it wants to hear no more.
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let rest = read_greeting(&mut stream)?;
+    let request = [frames::greeting(), request.bytes()].concat();
+    match send(&stream, &request) {
+        // It may have refused the request before it read all of it.
         Err(error) if !is_gone(&error) => return Err(error.into()),
         _ => {}
     }
-    answer(&mut stream, heard)
+    read_answer(&mut stream, rest)
 }
 
-/// Hears the greeting; what came behind it.
-fn greet(stream: &mut UnixStream) -> Result<Vec<u8>, Unheard> {
-    let mut heard = Vec::new();
+/// Reads the greeting. Returns the bytes after it.
+fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, AskError> {
+    let mut bytes = Vec::new();
     loop {
-        if let Some(end) = frames::greeted(&heard)? {
-            return Ok(heard.split_off(end));
+        if let Some(end) = frames::greeting_end(&bytes)? {
+            return Ok(bytes.split_off(end));
         }
-        more(stream, &mut heard, frames::LONGEST_GREETING)?;
+        read_more(stream, &mut bytes, frames::MAX_GREETING)?;
     }
 }
 
-fn answer(stream: &mut UnixStream, mut heard: Vec<u8>) -> Result<Answer, Unheard> {
+fn read_answer(stream: &mut UnixStream, mut bytes: Vec<u8>) -> Result<Answer, AskError> {
     loop {
-        if let Some(words) = frames::frame(&heard)? {
+        if let Some(words) = frames::frame(&bytes)? {
             return Ok(Answer::of(&words)?);
         }
-        more(stream, &mut heard, 64 << 10)?;
+        read_more(stream, &mut bytes, 64 << 10)?;
     }
 }
 
-fn say(stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
+fn send(stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match unix_socket::send(stream, bytes) {
             Ok(sent) => bytes = &bytes[sent..],
@@ -103,21 +103,21 @@ fn say(stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn more(stream: &mut UnixStream, heard: &mut Vec<u8>, most: usize) -> Result<(), Unheard> {
+fn read_more(stream: &mut UnixStream, bytes: &mut Vec<u8>, most: usize) -> Result<(), AskError> {
     let mut buffer = vec![0; most];
     match stream.read(&mut buffer) {
-        Ok(0) => Err(Unheard::Nobody),
+        Ok(0) => Err(AskError::NoBuild),
         Ok(length) => {
-            heard.extend_from_slice(&buffer[..length]);
+            bytes.extend_from_slice(&buffer[..length]);
             Ok(())
         }
-        Err(error) if is_gone(&error) => Err(Unheard::Nobody),
+        Err(error) if is_gone(&error) => Err(AskError::NoBuild),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Nobody is there, or not any more.
+/// NoControl is there, or not any more.
 fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe)

@@ -1,64 +1,62 @@
-//! Requests and answers as bytes. Does not know where they go.
+//! Encoding of requests and answers.
 //!
-//! Who connects and who is connected to both send a line first: what they speak, in which version. Then there is one
-//! request and one answer: a length, and as many bytes of words, each with its length before it. Lengths have 32 bits, the
-//! lowest byte first.
+//! Both sides first send a line with the protocol and its version. Then there is one request and one answer. Each is a length and
+//! as many bytes of words, which have a length each. Lengths have 32 bits, little endian.
 
 use super::{Answer, Request};
 
-/// What both begin with, before the version.
-pub(super) const SPEECH: &[u8] = b"tanto bulk ";
-/// Another one means that requests or answers have another meaning.
+/// The greeting before the version.
+pub(super) const PROTOCOL: &[u8] = b"tanto bulk ";
+/// Changes with the meaning of requests or answers.
 pub(super) const VERSION: u32 = 1;
-/// A greeting is no longer than this.
-pub(super) const LONGEST_GREETING: usize = 32;
-/// What the greatest request may have: the records of some thousand packages.
-pub(super) const MOST: usize = 32 << 20;
-/// The bytes of a length.
+/// The maximum length of a greeting, in bytes.
+pub(super) const MAX_GREETING: usize = 32;
+/// The maximum length of a message, in bytes: the records of some thousand packages.
+pub(super) const MAX_MESSAGE: usize = 32 << 20;
+/// The size of a length, in bytes.
 pub(super) const LENGTH: usize = 4;
 
-/// Why what somebody sent is no good.
+/// Why bytes are refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Wrong {
-    /// It begins with something else than Tanto does.
-    Stranger,
-    /// It is another Tanto.
+pub(super) enum FrameError {
+    /// They do not begin with a greeting.
+    NoGreeting,
+    /// The greeting has this version.
     Version(Vec<u8>),
-    /// It is longer than anything may be.
     TooLong,
-    /// It is none of the requests or answers.
-    Nonsense,
+    /// They are no request or answer.
+    Malformed,
 }
 
 pub(super) fn greeting() -> Vec<u8> {
-    [SPEECH, VERSION.to_string().as_bytes(), b"\n"].concat()
+    [PROTOCOL, VERSION.to_string().as_bytes(), b"\n"].concat()
 }
 
-/// Where what comes behind a greeting begins; none if that is not whole yet.
-pub(super) fn greeted(bytes: &[u8]) -> Result<Option<usize>, Wrong> {
-    let begin = &bytes[..bytes.len().min(SPEECH.len())];
-    if !SPEECH.starts_with(begin) {
-        return Err(Wrong::Stranger);
+/// Returns the end of the greeting; `None` if it is incomplete.
+pub(super) fn greeting_end(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+    let begin = &bytes[..bytes.len().min(PROTOCOL.len())];
+    if !PROTOCOL.starts_with(begin) {
+        return Err(FrameError::NoGreeting);
     }
-    match memchr::memchr(b'\n', &bytes[..bytes.len().min(LONGEST_GREETING)]) {
-        Some(end) if bytes[SPEECH.len()..end] == *VERSION.to_string().as_bytes() => Ok(Some(end + 1)),
-        Some(end) => Err(Wrong::Version(bytes[SPEECH.len()..end].to_vec())),
-        None if bytes.len() >= LONGEST_GREETING => Err(Wrong::Stranger),
+    match memchr::memchr(b'\n', &bytes[..bytes.len().min(MAX_GREETING)]) {
+        Some(end) if bytes[PROTOCOL.len()..end] == *VERSION.to_string().as_bytes() => Ok(Some(end + 1)),
+        Some(end) => Err(FrameError::Version(bytes[PROTOCOL.len()..end].to_vec())),
+        None if bytes.len() >= MAX_GREETING => Err(FrameError::NoGreeting),
         None => Ok(None),
     }
 }
 
-/// The words behind the length at the beginning of these bytes; none if they are not whole yet.
-pub(super) fn frame(bytes: &[u8]) -> Result<Option<Vec<&[u8]>>, Wrong> {
+/// Returns the words of a message; `None` if it is incomplete.
+pub(super) fn frame(bytes: &[u8]) -> Result<Option<Vec<&[u8]>>, FrameError> {
     let Some(length) = length(bytes) else { return Ok(None) };
-    if length > MOST {
-        return Err(Wrong::TooLong);
+    if length > MAX_MESSAGE {
+        return Err(FrameError::TooLong);
     }
     let Some(mut rest) = bytes.get(LENGTH..LENGTH + length) else { return Ok(None) };
     let mut words = Vec::new();
     while !rest.is_empty() {
-        let length = self::length(rest).ok_or(Wrong::Nonsense)?;
-        let word = rest[LENGTH..].get(..length).ok_or(Wrong::Nonsense)?;
+        let length = self::length(rest).ok_or(FrameError::Malformed)?;
+        let word = rest[LENGTH..].get(..length).ok_or(FrameError::Malformed)?;
         words.push(word);
         rest = &rest[LENGTH + length..];
     }
@@ -70,11 +68,11 @@ fn length(bytes: &[u8]) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(*first)).ok()
 }
 
-/// Words, with their length before them. What is longer than anything may be is cut at its end.
+/// Encodes words. A message over the limit is truncated.
 fn framed(words: &[&[u8]]) -> Vec<u8> {
     let mut out = vec![0; LENGTH];
     for word in words {
-        let room = (MOST + LENGTH).saturating_sub(out.len() + LENGTH);
+        let room = (MAX_MESSAGE + LENGTH).saturating_sub(out.len() + LENGTH);
         let word = &word[..word.len().min(room)];
         out.extend_from_slice(&(word.len() as u32).to_le_bytes());
         out.extend_from_slice(word);
@@ -104,9 +102,9 @@ impl Request {
         framed(&words)
     }
 
-    pub(super) fn of(words: &[&[u8]]) -> Result<Request, Wrong> {
-        let text = |word: &&[u8]| std::str::from_utf8(word).map(str::to_owned).map_err(|_| Wrong::Nonsense);
-        let all = |words: &[&[u8]]| words.iter().map(text).collect::<Result<Vec<String>, Wrong>>();
+    pub(super) fn of(words: &[&[u8]]) -> Result<Request, FrameError> {
+        let text = |word: &&[u8]| std::str::from_utf8(word).map(str::to_owned).map_err(|_| FrameError::Malformed);
+        let all = |words: &[&[u8]]| words.iter().map(text).collect::<Result<Vec<String>, FrameError>>();
         Ok(match words {
             [b"status"] => Request::Status,
             [b"log", package] => Request::Log { package: text(package)?, stage: None },
@@ -116,7 +114,7 @@ impl Request {
             }
             [b"skip", packages @ ..] => Request::Skip(all(packages)?),
             [b"kill", packages @ ..] => Request::Kill(all(packages)?),
-            _ => return Err(Wrong::Nonsense),
+            _ => return Err(FrameError::Malformed),
         })
     }
 }
@@ -126,10 +124,10 @@ impl Answer {
         framed(&[&[self.code], &self.err, &self.out])
     }
 
-    pub(super) fn of(words: &[&[u8]]) -> Result<Answer, Wrong> {
+    pub(super) fn of(words: &[&[u8]]) -> Result<Answer, FrameError> {
         match words {
             [[code], err, out] => Ok(Answer { code: *code, out: out.to_vec(), err: err.to_vec() }),
-            _ => Err(Wrong::Nonsense),
+            _ => Err(FrameError::Malformed),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The coordinator's side of the socket: nobody who is slow, silent or lying makes it wait. Does not know what is asked.
+//! The coordinator's side of the socket. It never blocks, however slow or malformed a connection is.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,66 +12,65 @@ use tanto_sys::ipc::epoll::{Epoll, Interest};
 use tanto_sys::ipc::unix_socket;
 use tanto_sys::user;
 
-use super::frames::{self, Wrong};
-use super::{Answer, Desk, Request, SOCKET};
+use super::frames::{self, FrameError};
+use super::{Answer, ControlServer, Request, SOCKET};
 
-/// So many may be there at a time; others are sent away.
-const MOST_GUESTS: usize = 32;
-/// So long somebody may take to ask, and again to hear the answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// So much is read of one at a time, in bytes.
-const PORTION: usize = 256 << 10;
-/// The listener's number among the guests'.
+/// The maximum number of connections; others are closed.
+const MAX_CONNECTIONS: usize = 32;
+/// The time limit for sending a request, and again for receiving the answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum read of one connection at a time, in bytes.
+const MAX_READ: usize = 256 << 10;
+/// The number of the listener among the connections.
 const LISTENER: u64 = 0;
 
-/// Listens in a state directory while it lives.
+/// Listens in a state directory until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
     listener: UnixListener,
     set: Epoll,
-    guests: BTreeMap<u64, Guest>,
-    /// The number of the one who came last.
+    connections: BTreeMap<u64, Connection>,
+    /// The number of the last connection.
     last: u64,
 }
 
 #[derive(Debug)]
-struct Guest {
+struct Connection {
     stream: UnixStream,
-    /// When this began: to ask, to wait, or to hear.
+    /// When the phase began.
     since: Instant,
-    does: Does,
+    phase: Phase,
 }
 
 #[derive(Debug)]
-enum Does {
-    /// It has said this.
-    Asks(Vec<u8>),
-    /// The build is thinking.
-    Waits,
-    /// This is still to be sent.
-    Hears(Vec<u8>),
+enum Phase {
+    /// Received so far.
+    Requesting(Vec<u8>),
+    Waiting,
+    /// Still to be sent.
+    Receiving(Vec<u8>),
 }
 
 impl Server {
-    /// Opens the door. Whoever calls has the state to itself, so that what lies there is dead.
+    /// The caller holds the lock of the state directory, so that an existing socket is stale.
     pub fn open(state: &Path) -> io::Result<Server> {
         let listener = unix_socket::listen(state, SOCKET)?;
         let set = Epoll::new()?;
         set.add(&listener, LISTENER, Interest::Read)?;
-        Ok(Server { path: state.join(SOCKET), listener, set, guests: BTreeMap::new(), last: LISTENER })
+        Ok(Server { path: state.join(SOCKET), listener, set, connections: BTreeMap::new(), last: LISTENER })
     }
 
-    /// Readable when there may be something to do.
-    pub fn bell(&self) -> io::Result<OwnedFd> {
+    /// Returns a descriptor that is readable when there may be a request.
+    pub fn wake_fd(&self) -> io::Result<OwnedFd> {
         self.set.try_clone_fd()
     }
 
-    fn welcome(&mut self) {
-        // A guest that was gone again is no trouble of ours.
+    fn accept(&mut self) {
+        // Errors concern the connection only.
         while let Ok((stream, _)) = self.listener.accept() {
             let is_ours = unix_socket::peer_user(&stream).is_ok_and(user::is_trusted);
-            if is_ours && self.guests.len() < MOST_GUESTS {
+            if is_ours && self.connections.len() < MAX_CONNECTIONS {
                 let _ = self.admit(stream);
             }
         }
@@ -83,24 +82,26 @@ impl Server {
         unix_socket::send(&stream, &frames::greeting())?;
         self.last += 1;
         self.set.add(&stream, self.last, Interest::Read)?;
-        self.guests.insert(self.last, Guest { stream, since: Instant::now(), does: Does::Asks(Vec::new()) });
+        self.connections
+            .insert(self.last, Connection { stream, since: Instant::now(), phase: Phase::Requesting(Vec::new()) });
         Ok(())
     }
 
-    /// Those that have had their time go.
-    fn sweep(&mut self) {
-        self.guests.retain(|_, guest| matches!(guest.does, Does::Waits) || guest.since.elapsed() < PATIENCE);
+    /// Closes connections that exceeded the time limit.
+    fn close_expired(&mut self) {
+        self.connections
+            .retain(|_, connection| matches!(connection.phase, Phase::Waiting) || connection.since.elapsed() < TIMEOUT);
     }
 
-    /// Reads of a guest what it has said; its request if that is whole. Who says nonsense goes.
-    fn hear(&mut self, number: u64) -> Option<Request> {
-        let guest = self.guests.get_mut(&number)?;
-        match guest.read() {
+    /// Reads from a connection. Returns its request if that is complete. A malformed one is refused.
+    fn receive(&mut self, number: u64) -> Option<Request> {
+        let connection = self.connections.get_mut(&number)?;
+        match connection.read() {
             Ok(None) => None,
             Ok(Some(request)) => {
-                (guest.does, guest.since) = (Does::Waits, Instant::now());
-                // What it says now nobody wants to hear.
-                let _ = self.set.modify(&guest.stream, number, Interest::Write);
+                (connection.phase, connection.since) = (Phase::Waiting, Instant::now());
+                // Nothing more is read.
+                let _ = self.set.modify(&connection.stream, number, Interest::Write);
                 Some(request)
             }
             Err(why) => {
@@ -110,14 +111,14 @@ impl Server {
         }
     }
 
-    /// Sends a guest what it can take; it goes when it has all.
+    /// Sends as much as possible, and closes the connection at the end.
     fn send(&mut self, number: u64) {
-        let Some(guest) = self.guests.get_mut(&number) else { return };
-        let Does::Hears(rest) = &mut guest.does else { return };
-        match unix_socket::send(&guest.stream, rest) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Phase::Receiving(rest) = &mut connection.phase else { return };
+        match unix_socket::send(&connection.stream, rest) {
             Ok(sent) if sent < rest.len() => drop(rest.drain(..sent)),
             Err(error) if is_later(&error) => {}
-            _ => drop(self.guests.remove(&number)),
+            _ => drop(self.connections.remove(&number)),
         }
     }
 }
@@ -126,38 +127,38 @@ fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-impl Guest {
+impl Connection {
     fn read(&mut self) -> Result<Option<Request>, &'static str> {
-        let Does::Asks(bytes) = &mut self.does else { return Ok(None) };
+        let Phase::Requesting(bytes) = &mut self.phase else { return Ok(None) };
         let before = bytes.len();
-        let ended = (&mut self.stream).take(PORTION as u64).read_to_end(bytes);
+        let ended = (&mut self.stream).take(MAX_READ as u64).read_to_end(bytes);
         let is_open = ended.as_ref().is_err_and(is_later);
-        match understood(bytes) {
-            Ok(None) if !is_open && bytes.len() < before + PORTION => Err("the request ends in the midst"),
+        match parse(bytes) {
+            Ok(None) if !is_open && bytes.len() < before + MAX_READ => Err("the request is incomplete"),
             Ok(request) => Ok(request),
-            Err(Wrong::Version(_)) => Err("this build runs another version of Tanto"),
-            Err(Wrong::TooLong) => Err("the request is too long"),
-            Err(Wrong::Stranger | Wrong::Nonsense) => Err("this is no request"),
+            Err(FrameError::Version(_)) => Err("this build runs another version of Tanto"),
+            Err(FrameError::TooLong) => Err("the request is too long"),
+            Err(FrameError::NoGreeting | FrameError::Malformed) => Err("malformed request"),
         }
     }
 }
 
-fn understood(bytes: &[u8]) -> Result<Option<Request>, Wrong> {
-    let Some(at) = frames::greeted(bytes)? else { return Ok(None) };
+fn parse(bytes: &[u8]) -> Result<Option<Request>, FrameError> {
+    let Some(at) = frames::greeting_end(bytes)? else { return Ok(None) };
     let words = frames::frame(&bytes[at..])?;
     words.map(|words| Request::of(&words)).transpose()
 }
 
-impl Desk for Server {
+impl ControlServer for Server {
     fn next(&mut self) -> Option<(u64, Request)> {
-        self.sweep();
+        self.close_expired();
         for number in self.set.ready().unwrap_or_default() {
             if number == LISTENER {
-                self.welcome();
+                self.accept();
                 continue;
             }
             self.send(number);
-            if let Some(request) = self.hear(number) {
+            if let Some(request) = self.receive(number) {
                 return Some((number, request));
             }
         }
@@ -165,9 +166,9 @@ impl Desk for Server {
     }
 
     fn answer(&mut self, number: u64, answer: Answer) {
-        let Some(guest) = self.guests.get_mut(&number) else { return };
-        (guest.does, guest.since) = (Does::Hears(answer.bytes()), Instant::now());
-        let _ = self.set.modify(&guest.stream, number, Interest::Write);
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        (connection.phase, connection.since) = (Phase::Receiving(answer.bytes()), Instant::now());
+        let _ = self.set.modify(&connection.stream, number, Interest::Write);
         self.send(number);
     }
 }

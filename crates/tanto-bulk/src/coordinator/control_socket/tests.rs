@@ -1,4 +1,4 @@
-//! Guests of every kind, and a build that must not mind.
+//! Connections of all kinds, which must not disturb a build.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::ipc::unix_socket;
 use tanto_testing::{Random, Scratch, seeds};
 
-use super::frames::{self, Wrong};
+use super::frames::{self, FrameError};
 use super::*;
 
 fn requests() -> Vec<Request> {
@@ -26,7 +26,7 @@ fn requests() -> Vec<Request> {
 }
 
 #[test]
-fn what_is_said_is_understood() {
+fn requests_are_decoded_as_they_were_encoded() {
     for request in requests() {
         let bytes = request.bytes();
         let words = frames::frame(&bytes).unwrap().unwrap();
@@ -38,23 +38,23 @@ fn what_is_said_is_understood() {
 }
 
 #[test]
-fn what_is_no_request_is_noticed() {
+fn malformed_requests_are_refused() {
     let frame = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes(), bytes].concat();
     let cases: [&[u8]; 4] = [b"", b"\x01\0\0", b"\x09\0\0\0x", b"\x04\0\0\0what"];
     for case in cases {
         let bytes = frame(case);
         let words = frames::frame(&bytes).map(|words| words.unwrap());
-        assert!(words.is_err() || Request::of(&words.unwrap()) == Err(Wrong::Nonsense), "{case:?}");
+        assert!(words.is_err() || Request::of(&words.unwrap()) == Err(FrameError::Malformed), "{case:?}");
     }
-    assert_eq!(frames::frame(&u32::MAX.to_le_bytes()), Err(Wrong::TooLong));
-    assert_eq!(frames::greeted(b"GET / HTTP/1.1\r\n"), Err(Wrong::Stranger));
-    assert_eq!(frames::greeted(b"tanto bulk 99999999999999999999999999999"), Err(Wrong::Stranger));
-    assert_eq!(frames::greeted(b"tanto bulk 7\n"), Err(Wrong::Version(b"7".to_vec())));
-    assert_eq!((frames::greeted(b"tanto"), frames::greeted(&frames::greeting())), (Ok(None), Ok(Some(13))));
+    assert_eq!(frames::frame(&u32::MAX.to_le_bytes()), Err(FrameError::TooLong));
+    assert_eq!(frames::greeting_end(b"GET / HTTP/1.1\r\n"), Err(FrameError::NoGreeting));
+    assert_eq!(frames::greeting_end(b"tanto bulk 99999999999999999999999999999"), Err(FrameError::NoGreeting));
+    assert_eq!(frames::greeting_end(b"tanto bulk 7\n"), Err(FrameError::Version(b"7".to_vec())));
+    assert_eq!((frames::greeting_end(b"tanto"), frames::greeting_end(&frames::greeting())), (Ok(None), Ok(Some(13))));
 }
 
 #[test]
-fn mutated_requests_do_no_harm() {
+fn mutated_requests_are_harmless() {
     for seed in seeds(2000) {
         let mut random = Random::new(seed);
         let all = requests();
@@ -70,76 +70,76 @@ fn mutated_requests_do_no_harm() {
     }
 }
 
-/// A door, with what a build does there.
-struct House {
+/// A server, and the loop of a build.
+struct World {
     place: Scratch,
     server: Server,
 }
 
-impl House {
-    fn new(name: &str) -> House {
+impl World {
+    fn new(name: &str) -> World {
         let place = Scratch::new(name);
-        House { server: Server::open(&place.at("")).unwrap(), place }
+        World { server: Server::open(&place.at("")).unwrap(), place }
     }
 
     fn state(&self) -> PathBuf {
         self.place.at("")
     }
 
-    /// Answers whoever asks, until this thread has its own answer.
-    fn serve<T>(&mut self, guest: thread::JoinHandle<T>) -> T {
-        let bell = self.server.bell().unwrap();
-        while !guest.is_finished() {
-            poll::wait(&mut [Watch::new(&bell)], Some(Duration::from_millis(5))).unwrap();
+    /// Answers requests until the client has ended.
+    fn serve<T>(&mut self, client: thread::JoinHandle<T>) -> T {
+        let wake_fd = self.server.wake_fd().unwrap();
+        while !client.is_finished() {
+            poll::wait(&mut [Watch::new(&wake_fd)], Some(Duration::from_millis(5))).unwrap();
             while let Some((number, request)) = self.server.next() {
-                self.server.answer(number, Answer::said(format!("{request:?}")));
+                self.server.answer(number, Answer::ok(format!("{request:?}")));
             }
         }
-        guest.join().unwrap()
+        client.join().unwrap()
     }
 }
 
 #[test]
-fn a_request_has_an_answer() {
-    let mut house = House::new("door");
+fn request_gets_an_answer() {
+    let mut world = World::new("door");
     for request in requests() {
-        let (state, asked) = (house.state(), request.clone());
-        let answer = house.serve(thread::spawn(move || ask(&state, &asked))).unwrap();
-        assert_eq!(answer, Answer::said(format!("{request:?}")));
+        let (state, asked) = (world.state(), request.clone());
+        let answer = world.serve(thread::spawn(move || ask(&state, &asked))).unwrap();
+        assert_eq!(answer, Answer::ok(format!("{request:?}")));
     }
 }
 
 #[test]
-fn large_ones_go_in_pieces() {
-    let mut house = House::new("door-large");
-    let state = house.state();
+fn large_messages_are_sent_in_parts() {
+    let mut world = World::new("door-large");
+    let state = world.state();
     let request = Request::Retry { packages: Vec::new(), records: vec![b'x'; 3 << 20] };
-    let answer = house.serve(thread::spawn(move || ask(&state, &request))).unwrap();
+    let answer = world.serve(thread::spawn(move || ask(&state, &request))).unwrap();
     assert!(answer.out.len() > 3 << 20);
 }
 
 #[test]
-fn who_is_silent_slow_or_lying_keeps_nobody_waiting() {
-    let mut house = House::new("door-others");
-    let connect = |house: &House| unix_socket::connect(&house.state(), SOCKET).unwrap();
-    let silent: Vec<UnixStream> = (0..5).map(|_| connect(&house)).collect();
-    let mut slow = connect(&house);
+fn bad_connections_do_not_delay_others() {
+    let mut world = World::new("door-others");
+    let connect = |world: &World| unix_socket::connect(&world.state(), SOCKET).unwrap();
+    let silent: Vec<UnixStream> = (0..5).map(|_| connect(&world)).collect();
+    let mut slow = connect(&world);
     slow.write_all(b"tanto bu").unwrap();
-    let mut lying = connect(&house);
+    let mut lying = connect(&world);
     lying.write_all(&[&frames::greeting()[..], &u32::MAX.to_le_bytes()].concat()).unwrap();
-    let mut gone = connect(&house);
+    let mut gone = connect(&world);
     gone.write_all(&[frames::greeting(), Request::Status.bytes()].concat()).unwrap();
     drop(gone);
-    let state = house.state();
-    assert_eq!(house.serve(thread::spawn(move || ask(&state, &Request::Status))).unwrap().out, b"Status");
-    let lied = house.serve(thread::spawn(move || {
+    let state = world.state();
+    assert_eq!(world.serve(thread::spawn(move || ask(&state, &Request::Status))).unwrap().out, b"Status");
+    let lied = world.serve(thread::spawn(move || {
         let mut heard = Vec::new();
         lying.read_to_end(&mut heard).unwrap();
         heard
     }));
     assert!(lied.ends_with(b"the request is too long\0\0\0\0"), "{lied:?}");
     slow.write_all(&[&frames::greeting()[8..], &Request::Status.bytes()].concat()).unwrap();
-    let heard = house.serve(thread::spawn(move || {
+    let heard = world.serve(thread::spawn(move || {
         let mut heard = Vec::new();
         slow.read_to_end(&mut heard).unwrap();
         heard
@@ -149,24 +149,24 @@ fn who_is_silent_slow_or_lying_keeps_nobody_waiting() {
 }
 
 #[test]
-fn another_version_is_told_so() {
+fn other_version_is_reported() {
     let place = Scratch::new("door-version");
     let listener = unix_socket::listen(&place.at(""), SOCKET).unwrap();
     listener.set_nonblocking(false).unwrap();
     let state = place.at("");
-    let guest = thread::spawn(move || ask(&state, &Request::Status));
+    let client = thread::spawn(move || ask(&state, &Request::Status));
     listener.accept().unwrap().0.write_all(b"tanto bulk 7\n").unwrap();
-    let told = guest.join().unwrap().unwrap_err().told();
-    assert_eq!(told, "the build that runs is another Tanto's: it speaks version 7, and this one 1");
+    let message = client.join().unwrap().unwrap_err().message();
+    assert_eq!(message, "the build that runs is another Tanto's: it speaks version 7, and this one 1");
 }
 
 #[test]
-fn a_dead_door_is_nobodys() {
-    let house = House::new("door-dead");
-    let state = house.state();
-    std::mem::forget(house.server);
+fn stale_socket_is_replaced() {
+    let world = World::new("door-dead");
+    let state = world.state();
+    std::mem::forget(world.server);
     let server = Server::open(&state).unwrap();
     drop(server);
-    assert!(matches!(ask(&state, &Request::Status), Err(Unheard::Nobody)));
-    drop(house.place);
+    assert!(matches!(ask(&state, &Request::Status), Err(AskError::NoBuild)));
+    drop(world.place);
 }

@@ -1,27 +1,27 @@
-//! A package's file goes from where it was made to where all look for it: taken over, told by a digest, shown to who may keep it
-//! away, and put in its place, whole or not at all. Does not know how it was made.
+//! Installs a package file: takes it over from where it was made, computes its digest, passes it to the hook
+//! `sync_package` and moves it to its place, atomically and durably.
 
 use std::fs;
 use std::io::{self, Seek};
 use std::path::PathBuf;
 
-use super::distfiles::bring;
+use crate::attempt::distfiles::bring;
 use crate::package::digest::sha512;
 use crate::shell::{code, options, run, values};
 
-/// The way of one file.
+/// The installation of one file.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// The file, where others could write to it.
     pub from: PathBuf,
-    /// The same, before it has its place.
+    /// Its temporary name beside its place.
     pub new: PathBuf,
     /// Its place.
     pub place: PathBuf,
-    /// What it is told by goes into this file: SHA512, in hex.
+    /// The file for its SHA512 digest, in hex.
     pub digest: PathBuf,
-    /// Run then, with `new`, the package's name, its categories and the suffix; if it fails, the file does not get its place. Empty:
-    /// nothing.
+    /// A shell line that runs before the file gets its place, with `new`, the package's name, its categories and the suffix. If it
+    /// fails, the file is removed. Empty: no hook.
     pub hook: String,
     /// PKGNAME.
     pub name: String,
@@ -32,7 +32,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// The words of a command line that say all of this.
+    /// Encodes the fields as options of a command line.
     pub fn words(&self) -> String {
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();
         options(&[
@@ -47,7 +47,7 @@ impl Delivery {
         ])
     }
 
-    /// What such words say.
+    /// Decodes such options.
     pub fn read(words: &[Vec<u8>]) -> Option<Delivery> {
         let [from, new, place, digest, hook, name, categories, suffix] =
             values(words, ["from", "new", "place", "digest", "hook", "name", "categories", "suffix"])?;
@@ -57,15 +57,15 @@ impl Delivery {
         is_whole.then_some(Delivery { from, new, place, digest, hook, name, categories, suffix })
     }
 
-    /// Brings it there. Says what the line exited with that failed, or 0.
+    /// Installs the file. Returns the exit code of the hook if that failed, or 0.
     pub fn run(&self) -> io::Result<i32> {
         self.place.parent().map_or(Ok(()), fs::create_dir_all)?;
-        self.hand_over().inspect_err(|_| self.forget())
+        self.install().inspect_err(|_| self.remove_new())
     }
 
-    fn hand_over(&self) -> io::Result<i32> {
-        // It stays open until it has its place.
-        let mut content = bring::bring(&self.from, &self.new, false)?;
+    fn install(&self) -> io::Result<i32> {
+        // It stays open, and so locked, until it has its place.
+        let mut content = bring::bring(&self.from, &self.new, true)?;
         content.rewind()?;
         let digest = sha512(&mut content)?;
         fs::write(&self.digest, digest)?;
@@ -74,15 +74,17 @@ impl Delivery {
             let status = run(&self.hook, "sync_package", &[&new, &self.name, &self.categories, &self.suffix])?;
             if !status.success() {
                 println!("tanto: sync_package does not take {}: {status}", self.name);
-                self.forget();
+                self.remove_new();
                 return Ok(code(status));
             }
         }
-        fs::rename(&self.new, &self.place).map(|()| 0)
+        fs::rename(&self.new, &self.place)?;
+        // The database records the package after this.
+        self.place.parent().map_or(Ok(()), |dir| fs::File::open(dir)?.sync_all()).map(|()| 0)
     }
 
-    /// What is left is of no use; if it stays, the next file takes its place.
-    fn forget(&self) {
+    /// If this fails, the next file replaces it.
+    fn remove_new(&self) {
         let _ = fs::remove_file(&self.new);
     }
 }
@@ -93,7 +95,7 @@ mod tests {
     use crate::shell::tests::words;
     use tanto_testing::Scratch;
 
-    /// Of a file that says this.
+    /// A delivery of a file with this content.
     fn delivery(place: &Scratch, text: &str, hook: &str) -> Delivery {
         place.write("made/file", text);
         Delivery {
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn options_are_decoded_as_they_were_encoded() {
         let place = Scratch::new("delivery-words");
         let it = delivery(&place, "", "it's \"new\"");
         assert_eq!(Delivery::read(&words(&it.words())), Some(it.clone()));
@@ -117,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_its_place_and_is_told_by_its_digest() {
+    fn file_gets_its_place_and_digest() {
         let place = Scratch::new("delivery");
         let hook =
             format!("echo \"$2$4 ($3)\" $(cat \"$1\") $(test -e {0}/all/place; echo $?) >{0}/seen", place.text());
-        // What a killed build has left is no hindrance.
+        // Left by a killed build.
         place.write("all/new", "older");
         assert_eq!(delivery(&place, "whole\n", &hook).run().unwrap(), 0);
         let text = |name: &str| fs::read_to_string(place.at(name)).unwrap();
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_leaves_what_was_there() {
+    fn failure_keeps_the_old_file() {
         let place = Scratch::new("delivery-failure");
         place.write("all/place", "older");
         assert_eq!(delivery(&place, "whole", "exit 4").run().unwrap(), 4);
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_it_by_another_name_cannot_change_it() {
+    fn other_hard_links_cannot_change_it() {
         let place = Scratch::new("delivery-other");
         let it = delivery(&place, "whole", "");
         fs::hard_link(&it.from, place.at("made/other")).unwrap();

@@ -1,4 +1,4 @@
-//! How a build stands, as text for whoever asks. Changes nothing.
+//! The text of `tanto bulk status` for a running build.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use tanto_exec::schedule::Schedule;
 use tanto_exec::text::units::ExactDuration;
 use tanto_record::estimates::time_left_ms;
 
-use super::Books;
-use crate::coordinator::state::State;
+use super::frontend::Coordinator;
+use super::{clients, state::State};
 use crate::resolve::Package;
 
 /// What is left. Milliseconds.
@@ -20,11 +20,11 @@ pub(super) struct Left {
     work: u64,
 }
 
-/// At most so many failures are named.
-const MOST_FAILURES: usize = 50;
+/// The maximum number of failures in the text.
+const MAX_FAILURES: usize = 50;
 
-impl Books<'_> {
-    /// How many packages are in each state that there are packages in.
+impl Coordinator<'_> {
+    /// Counts the packages by state, without empty states.
     pub fn counts(&self) -> Vec<(&'static str, usize)> {
         State::ALL.iter().map(|state| state.name()).zip(self.plan.counts()).filter(|&(_, count)| count > 0).collect()
     }
@@ -40,15 +40,15 @@ impl Books<'_> {
         Left { path, work }
     }
 
-    /// What a package takes of which nothing is known: the one in the middle.
-    pub(super) fn usual_ms(&self, schedule: &Schedule) -> u32 {
+    /// Returns the median of the estimates, for packages without one.
+    pub(super) fn typical_ms(&self, schedule: &Schedule) -> u32 {
         let mut all: Vec<u32> = self.plan.all().map(|package| schedule.cost(JobId(package)).wall_ms).collect();
         all.sort_unstable();
         all.get(all.len() / 2).copied().unwrap_or(0)
     }
 
-    /// The build in some lines: states, what runs, how long it goes on, what has failed.
-    pub(super) fn standing(&self, schedule: &Schedule, left: Left) -> String {
+    /// States, time left, running packages and failures.
+    pub(super) fn status(&self, schedule: &Schedule, left: Left) -> String {
         let counts: Vec<String> = self.counts().iter().map(|(state, count)| format!("{count} {state}")).collect();
         let mut text = format!("{} packages: {}\n", self.plan.packages.len(), counts.join(", "));
         let clients = self.running.len().max(1);
@@ -65,32 +65,33 @@ impl Books<'_> {
         }
         let has_failed = |state| matches!(state, State::Failed | State::MachineFailed);
         let failed: Vec<_> = self.plan.packages.iter().filter(|it| has_failed(it.state())).collect();
-        for it in failed.iter().take(MOST_FAILURES) {
+        for it in failed.iter().take(MAX_FAILURES) {
             let why = if it.why().is_empty() { String::new() } else { format!(" ({})", it.why()) };
             let _ = writeln!(text, "failed: {}{why}", it.name);
         }
-        if failed.len() > MOST_FAILURES {
-            let _ = writeln!(text, "and {} more have failed", failed.len() - MOST_FAILURES);
+        if failed.len() > MAX_FAILURES {
+            let _ = writeln!(text, "and {} more have failed", failed.len() - MAX_FAILURES);
         }
         text
     }
 
     fn running_line(&self, text: &mut String, package: Package, schedule: &Schedule) {
-        let progress = &self.running[&package];
+        let running = &self.running[&package];
         let now_ms = self.clock.now_ms();
         let ms = |since: i64| u64::try_from(now_ms - since).unwrap_or(0);
         let expected = match schedule.cost(JobId(package)).wall_ms {
             0 => String::new(),
             ms => format!(" of {}", span(ms.into())),
         };
-        let (name, client) = (&self.plan.package(package).name, self.client(progress));
+        let name = &self.plan.package(package).name;
+        let client = clients::name(self.current(package).client);
         let (stage, stage_for, all) =
-            (progress.stage.name(), span(ms(progress.stage_began_ms)), span(ms(progress.began_ms)));
+            (running.stage.name(), span(ms(running.stage_began_ms)), span(ms(running.began_ms)));
         let _ = writeln!(text, "  {client:8} {name:32} {stage:12} {stage_for:>8} {all:>8}{expected}");
     }
 }
 
-/// In whole seconds.
+/// A duration in whole seconds.
 fn span(ms: u64) -> String {
     let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX / 1000);
     ExactDuration(seconds * 1000).to_string()

@@ -1,0 +1,367 @@
+//! Decides what follows the end of an attempt or of a step of the coordinator: another attempt, another step, or the
+//! package's state. Installs packages that were built, and passes the logs of failed ones to the hook `sync_buildlog`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::job::{Command, Completion, Exit, JobId, JobLimits};
+use tanto_exec::schedule::Schedule;
+use tanto_protocol::{AttemptOutcome, AttemptResult};
+
+use super::clients;
+use super::frontend::{Coordinator, Running, Step};
+use super::install_artifact::Delivery;
+use super::needs::Needs;
+use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
+use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::distfiles::bring::new_name;
+use crate::attempt::runner::{AttemptEvent, Task};
+use crate::attempt::{execution, failure};
+use crate::config::Stage;
+use crate::resolve::Package;
+use crate::shell::quoted;
+
+/// The number of attempts at a package whose failures are the machine's fault.
+const MAX_ATTEMPTS: u32 = 3;
+
+impl Coordinator<'_> {
+    /// Grants an attempt to a client, preferably not to the excluded one. `failures`: attempts before it that failed
+    /// through no fault of the package, in a row.
+    pub(super) fn grant(&mut self, package: Package, failures: u32, excluded: Option<usize>) -> Task {
+        let now_ms = self.clock.now_ms();
+        let attempt = self.plan.next_attempt(package);
+        let client = self.clients.take(excluded);
+        let rebuild = self.rebuild(package);
+        let current = Current { attempt, client, failures, rebuild };
+        let record = self.plan.set(package, PackageState::Running(current));
+        self.record_states(record.as_slice());
+        let (stage, step) = (Stage::ClientClean, Step::Attempt(None));
+        self.running.insert(package, Running { began_ms: now_ms, stage, stage_began_ms: now_ms, step });
+        self.record_attempt(package, None, "", "");
+        let spec = self.plan.attempt_spec(package, self.settings, failures + 1 >= MAX_ATTEMPTS);
+        Task::Attempt(Rc::new(spec), client)
+    }
+
+    pub(super) fn attempt_event(&mut self, package: Package, event: AttemptEvent, view: &mut dyn View) {
+        match event {
+            AttemptEvent::Stage { stage, at_ms, ended } => {
+                if let Some(ended) = ended {
+                    self.record_stage(package, ended);
+                }
+                self.stage_begins(package, stage, at_ms, view);
+            }
+            AttemptEvent::Result(result) => {
+                self.running.get_mut(&package).expect("it runs").step = Step::Attempt(Some(result));
+            }
+        }
+    }
+
+    fn stage_begins(&mut self, package: Package, stage: Stage, at_ms: i64, view: &mut dyn View) {
+        let running = self.running.get_mut(&package).expect("it runs");
+        (running.stage, running.stage_began_ms) = (stage, at_ms);
+        view.event(Event::Stage { job: JobId(package), stage: stage.name(), at_ms });
+    }
+
+    /// Returns the next task of a package after one has ended. At the end of its job, `completion` becomes the job's.
+    pub(super) fn task_ended(
+        &mut self,
+        completion: &mut Completion,
+        schedule: &mut Schedule,
+        view: &mut dyn View,
+    ) -> Option<Task> {
+        let JobId(package) = completion.job;
+        let running = self.running.get_mut(&package).expect("it runs");
+        match std::mem::replace(&mut running.step, Step::Attempt(None)) {
+            Step::Attempt(Some(mut result)) => {
+                for ended in result.stages.drain(..) {
+                    self.record_stage(package, ended);
+                }
+                result.left.iter().for_each(|left| self.notice(package, left, view));
+                self.attempt_ended(package, result, completion, schedule, view)
+            }
+            // It could not be started.
+            Step::Attempt(None) => {
+                let result = self.failed_result(
+                    package,
+                    Stage::ClientClean,
+                    AttemptResult::of(AttemptOutcome::Built),
+                    completion,
+                    "",
+                );
+                self.attempt_ended(package, Box::new(result), completion, schedule, view)
+            }
+            Step::Installing(mut result) => {
+                let log = self.step_ended(package, &mut result, completion, view);
+                if completion.exit.success() {
+                    self.accept(package, &result);
+                    completion.output.clear();
+                    return None;
+                }
+                // Without a sandbox, it would stay among the logs.
+                let _ = fs::remove_file(self.made_file(package));
+                let client = self.current(package).client;
+                execution::keep_output(self.settings, &self.plan.package(package).name, client);
+                let result = self.failed_result(package, Stage::SyncPackage, *result, completion, &log);
+                self.attempt_ended(package, Box::new(result), completion, schedule, view)
+            }
+            Step::Reporting(mut result, failed) => {
+                let log = self.step_ended(package, &mut result, completion, view);
+                if !completion.exit.success() {
+                    let text = format!("{}; {log}", failure::reason(Stage::SyncBuildlog, completion));
+                    self.notice(package, &text, view);
+                }
+                *completion = *failed;
+                self.fail(package, &result, completion, view);
+                None
+            }
+            Step::Ended(_) => unreachable!("an ended job has no task"),
+        }
+    }
+
+    fn attempt_ended(
+        &mut self,
+        package: Package,
+        result: Box<AttemptResult>,
+        completion: &mut Completion,
+        schedule: &mut Schedule,
+        view: &mut dyn View,
+    ) -> Option<Task> {
+        let Current { client, failures, .. } = *self.current(package);
+        match &result.outcome {
+            AttemptOutcome::Built => {
+                let command = self.begin_step(package, Stage::SyncPackage, view);
+                self.set_step(package, Step::Installing(result));
+                Some(Task::Command(command))
+            }
+            AttemptOutcome::ExceededTmpfs { why } => {
+                self.leave_memory(package, &result, why, schedule);
+                self.clients.release(client);
+                Some(self.grant(package, failures, None))
+            }
+            AttemptOutcome::OutOfMemory { why } => {
+                self.leave_memory(package, &result, why, schedule);
+                self.record_machine_failure(package, client, view);
+                // The job ends for now, which is no failure.
+                (completion.exit, completion.output, completion.report) = (Exit::Code(0), Vec::new(), None);
+                let pending = Pending::OutOfMemory { failures: failures + 1, client };
+                self.set_step(package, Step::Ended(PackageState::Open(pending)));
+                None
+            }
+            AttemptOutcome::MachineFailed { why } if failures + 1 < MAX_ATTEMPTS => {
+                self.leave_memory(package, &result, why, schedule);
+                self.record_machine_failure(package, client, view);
+                Some(self.grant(package, failures + 1, Some(client)))
+            }
+            _ if !self.settings.sync_buildlog.is_empty() => {
+                let command = self.begin_step(package, Stage::SyncBuildlog, view);
+                self.set_step(package, Step::Reporting(result, Box::new(completion.clone())));
+                Some(Task::Command(command))
+            }
+            _ => {
+                self.fail(package, &result, completion, view);
+                None
+            }
+        }
+    }
+
+    /// Records an attempt that failed through no fault of the package. From now on the package writes on the disk: files
+    /// in memory may have contributed.
+    fn leave_memory(&mut self, package: Package, result: &AttemptResult, why: &str, schedule: &mut Schedule) {
+        self.record_attempt(package, Some(self.clock.now_ms()), MACHINE, why);
+        let used = Needs { memory_kib: result.peak_kib, disk_kib: result.disk_kib };
+        self.plan.write_on_disk(package, used);
+        self.tell_needs(package, schedule);
+    }
+
+    /// Records the success of a package that was installed.
+    fn accept(&mut self, package: Package, result: &AttemptResult) {
+        self.record_file(package);
+        let client = self.current(package).client;
+        self.clients.release(client);
+        self.clients.record_success(client);
+        let left = result.left.join("; ");
+        self.record_attempt(package, Some(self.clock.now_ms()), "done", &left);
+        self.record_cost(package, result);
+        self.record_content(package);
+        self.record_options(package, true);
+        self.set_step(package, Step::Ended(PackageState::Done(Success::Built(left))));
+        let _ = fs::remove_dir_all(execution::logs(self.settings, &self.plan.package(package).name));
+    }
+
+    /// Records the failure of a package that is not tried again in this run.
+    fn fail(&mut self, package: Package, result: &AttemptResult, completion: &mut Completion, view: &mut dyn View) {
+        let client = self.current(package).client;
+        let state = match &result.outcome {
+            AttemptOutcome::NeedsRoot { .. } => State::NeedsRoot,
+            AttemptOutcome::MachineFailed { .. } => State::MachineFailed,
+            _ => State::Failed,
+        };
+        let why = std::iter::once(result.outcome.why()).chain(result.left.iter().map(String::as_str));
+        let why = why.collect::<Vec<_>>().join("; ");
+        match state {
+            State::MachineFailed => self.record_machine_failure(package, client, view),
+            _ => self.clients.release(client),
+        }
+        if state == State::NeedsRoot {
+            // It is no failure, so none is shown.
+            (completion.exit, completion.output) = (Exit::Code(0), Vec::new());
+        }
+        let outcome = if state == State::MachineFailed { MACHINE } else { state.name() };
+        self.record_attempt(package, Some(self.clock.now_ms()), outcome, &why);
+        self.set_step(package, Step::Ended(PackageState::restore(state, &why)));
+    }
+
+    /// Frees a client on which a package failed through no fault of its own, and disables it after several such failures.
+    fn record_machine_failure(&mut self, package: Package, client: usize, view: &mut dyn View) {
+        self.clients.release(client);
+        if self.clients.record_machine_failure(client, package) {
+            let name = clients::name(client);
+            let text = format!("{name} is disabled: several packages failed on it through no fault of their own");
+            view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
+        }
+    }
+
+    /// Turns a failure of a step, or of starting an attempt, into that of the attempt.
+    fn failed_result(
+        &self,
+        package: Package,
+        stage: Stage,
+        result: AttemptResult,
+        completion: &mut Completion,
+        log: &str,
+    ) -> AttemptResult {
+        let is_last = self.current(package).failures + 1 >= MAX_ATTEMPTS;
+        let outcome = failure::classify(stage, completion, None, self.settings.one_user, is_last);
+        completion.output = failure::message(&completion.output, outcome.why(), log);
+        let (exit, message) = (completion.exit.code(), String::from_utf8_lossy(&completion.output).into_owned());
+        AttemptResult { outcome, exit, message, ..result }
+    }
+
+    /// Returns the command of a step of the coordinator.
+    fn begin_step(&mut self, package: Package, stage: Stage, view: &mut dyn View) -> Command {
+        self.stage_begins(package, stage, self.clock.now_ms(), view);
+        let line = match stage {
+            Stage::SyncPackage => self.install_line(package),
+            _ => {
+                let BuildSettings { sync_buildlog, logs, .. } = self.settings;
+                let words = [sync_buildlog, "sync_buildlog", logs, &self.plan.package(package).name].map(quoted);
+                format!("/bin/sh -c {}", words.join(" "))
+            }
+        };
+        let limits = self.settings.limits.get(&stage).map(|limits| {
+            let mut resources = limits.watched();
+            resources.disk_kib = None;
+            Box::new(JobLimits { resources, scratch: None })
+        });
+        Command { line: line.into_bytes(), console: false, limits }
+    }
+
+    fn install_line(&self, package: Package) -> String {
+        let (settings, it) = (self.settings, self.plan.package(package));
+        let all = format!("{}/All", settings.packages);
+        let delivery = Delivery {
+            from: self.made_file(package),
+            new: Path::new(&all).join(new_name(&it.name)),
+            place: format!("{all}/{}{}", it.name, settings.suffix).into(),
+            digest: self.digest_file(package),
+            hook: settings.sync_package.clone(),
+            name: it.name.clone(),
+            categories: it.categories.clone(),
+            suffix: settings.suffix.clone(),
+        };
+        format!("{} bulk deliver{}", quoted(&settings.program), delivery.words())
+    }
+
+    /// The binary package where the attempt left it.
+    fn made_file(&self, package: Package) -> PathBuf {
+        let name = &self.plan.package(package).name;
+        let client = self.current(package).client;
+        let dir = self.settings.sandbox.as_ref().map(|sandbox| sandbox.out(client));
+        let dir = dir.unwrap_or_else(|| execution::logs(self.settings, name));
+        dir.join(format!("{name}{}", self.settings.suffix))
+    }
+
+    /// The file for the digest of an installed package. In a sandbox, packages cannot write it.
+    pub(super) fn digest_file(&self, package: Package) -> PathBuf {
+        let client = self.current(package).client;
+        let dir = self.settings.sandbox.as_ref().map(|sandbox| sandbox.place(client).dir().to_owned());
+        dir.unwrap_or_else(|| execution::logs(self.settings, &self.plan.package(package).name)).join("digest")
+    }
+
+    /// Records a step of the coordinator that has ended. Returns the path of its log.
+    fn step_ended(
+        &mut self,
+        package: Package,
+        result: &mut AttemptResult,
+        completion: &Completion,
+        view: &mut dyn View,
+    ) -> String {
+        let Running { began_ms, stage, stage_began_ms, .. } = self.running[&package];
+        let output = execution::log_text(stage, completion);
+        let log = execution::write_log(self.settings, &self.plan.package(package).name, stage, &output);
+        let times = (began_ms, stage_began_ms, self.clock.now_ms());
+        let ended = execution::stage_result(stage, completion, log.clone(), times);
+        result.cpu_ms += ended.cpu_ms;
+        result.peak_kib = result.peak_kib.max(ended.peak_kib);
+        self.record_stage(package, ended);
+        if failure::termination(completion).is_none()
+            && let Some(left) = failure::leftovers(stage, completion, Vec::new())
+        {
+            self.notice(package, &left, view);
+            result.left.push(left);
+        }
+        log
+    }
+
+    fn notice(&self, package: Package, text: &str, view: &mut dyn View) {
+        let text = format!("{}: {text}", self.plan.package(package).name);
+        view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
+    }
+
+    fn set_step(&mut self, package: Package, step: Step) {
+        self.running.get_mut(&package).expect("it runs").step = step;
+    }
+
+    /// The running attempt.
+    pub(super) fn current(&self, package: Package) -> &Current {
+        match self.plan.package(package).package_state() {
+            PackageState::Running(current) => current,
+            state => unreachable!("package {package} is {}", state.kind().name()),
+        }
+    }
+
+    /// The request to build a running package once more.
+    fn rebuild(&self, package: Package) -> Option<Vec<u8>> {
+        match self.plan.package(package).package_state() {
+            PackageState::Running(current) => current.rebuild.clone(),
+            _ => None,
+        }
+    }
+
+    /// Sets the state at the end of a package's job; open instead if another build was requested meanwhile.
+    pub(super) fn end(&mut self, package: Package, state: PackageState) -> Vec<StateRecord> {
+        let state = self.rebuild(package).map_or(state, |records| PackageState::Open(Pending::Rebuild(records)));
+        let kind = state.kind();
+        let mut records: Vec<StateRecord> = self.plan.set(package, state).into_iter().collect();
+        if kind == State::Open {
+            self.reopened.push(package);
+        } else if kind.is_lost() {
+            records.extend(self.plan.fail_dependents(package));
+        }
+        records
+    }
+
+    /// Reopens a package whose job was aborted.
+    pub(super) fn abort(&mut self, package: Package) {
+        let Some(running) = self.running.get(&package) else { return };
+        let publishing = running.stage == Stage::SyncPackage;
+        self.clients.release(self.current(package).client);
+        self.record_attempt(package, Some(self.clock.now_ms()), "interrupted", "");
+        self.running.remove(&package);
+        let pending = self.rebuild(package).map_or(Pending::Interrupted { publishing }, Pending::Rebuild);
+        let record = self.plan.set(package, PackageState::Open(pending));
+        self.record_states(record.as_slice());
+    }
+}
