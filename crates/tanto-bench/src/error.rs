@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::jobs::file::FileError;
-
 /// A failure to set up an experiment or to keep its results. `cause` is the operating system's text.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Error {
@@ -55,6 +53,31 @@ impl From<io::Error> for Error {
 /// Describes an error without its number.
 pub fn cause(error: &io::Error) -> String {
     String::from_utf8_lossy(&tanto_sys::error::text(error)).into_owned()
+}
+
+/// A file that is not a result of `tanto bench jobs`, or not of the expected experiment.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum FileError {
+    #[error("invalid JSON: {0}")]
+    Json(String),
+    #[error("not a result of 'tanto bench jobs'")]
+    OtherFormat,
+    #[error("unsupported version of the format, expected {0}; measure again")]
+    Version(u64),
+    #[error("a field is missing or invalid")]
+    InvalidField,
+    #[error("line {line}: expected a number of jobs and seconds, not '{text}'")]
+    InvalidLine { line: usize, text: String },
+    #[error("no timings found")]
+    Empty,
+    #[error("larger than 64 MiB; use another file")]
+    TooLarge,
+    #[error("contains timings of '{found}', not of '{expected}'; use another file")]
+    OtherCommand { found: String, expected: String },
+    #[error("not a file of timings: no line '# Timings of ...'; use another file")]
+    NoTitle,
+    #[error("measured with another setup:\n  {}", .0.join("\n  "))]
+    OtherSetup(Vec<String>),
 }
 
 /// An option's value that cannot be parsed; names the expected form.

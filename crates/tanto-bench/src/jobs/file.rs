@@ -7,37 +7,11 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
-use thiserror::Error;
-
 use super::experiment::Experiment;
 use crate::chart::{Chart, Point, Series};
+pub use crate::error::FileError;
 use crate::output::{Format, OutputFile};
 use crate::statistics::summary::median;
-
-/// A file that is not a result of `tanto bench jobs`, or not of the expected experiment.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum FileError {
-    #[error("invalid JSON: {0}")]
-    Json(String),
-    #[error("not a result of 'tanto bench jobs'")]
-    OtherFormat,
-    #[error("unsupported version of the format, expected {0}; measure again")]
-    Version(u64),
-    #[error("a field is missing or invalid")]
-    InvalidField,
-    #[error("line {line}: expected a number of jobs and seconds, not '{text}'")]
-    InvalidLine { line: usize, text: String },
-    #[error("no timings found")]
-    Empty,
-    #[error("larger than 64 MiB; use another file")]
-    TooLarge,
-    #[error("contains timings of '{found}', not of '{expected}'; use another file")]
-    OtherCommand { found: String, expected: String },
-    #[error("not a file of timings: no line '# Timings of ...'; use another file")]
-    NoTitle,
-    #[error("measured with another setup:\n  {}", .0.join("\n  "))]
-    OtherSetup(Vec<String>),
-}
 
 /// Wall times of an experiment, for a chart.
 #[derive(Clone, PartialEq, Debug)]
