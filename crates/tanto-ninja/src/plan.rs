@@ -33,15 +33,15 @@ pub struct Plan<'p> {
     order: Vec<JobId>,
     /// `None` if durations do not determine the order.
     estimates: Option<CostEstimates<'p>>,
-    /// Jobs wanted since the build began whose priority was not propagated yet.
+    /// Jobs wanted since the build began; their priorities were not propagated yet.
     newly_wanted: Vec<JobId>,
-    /// The number of `edges` whose dependencies are in the schedule.
+    /// The number of `edges` with their dependencies in the schedule.
     linked: usize,
     /// Built lazily; reset when an edge joins the plan or gets another input.
     users: OnceCell<NodeUsers>,
 }
 
-/// For each node, all jobs, finished ones included, whose edges have it as an input.
+/// For each node, all jobs, finished ones included, with the node as an input.
 struct NodeUsers(Map<NodeId, Vec<JobId>>);
 
 impl NodeUsers {

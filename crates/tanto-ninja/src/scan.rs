@@ -30,9 +30,9 @@ pub struct Scan<'a, 't> {
     pub deps_log: &'a mut DepsLog,
     pub explanations: Explanations,
     pub prefetch: PrefetchOptions,
-    /// Nodes whose mtimes were prefetched.
+    /// Nodes with a prefetched mtime.
     prefetched: Vec<NodeId>,
-    /// Edges whose depfiles were read by the prefetch.
+    /// Edges with a prefetched depfile.
     prefetched_depfiles: Vec<EdgeId>,
     files: FileStates,
     edges: EdgeStates<'t>,
@@ -143,7 +143,7 @@ impl<'a, 't> Scan<'a, 't> {
         self.files.set_dirty(node, false);
     }
 
-    /// Inputs whose change makes the edge dirty, including discovered ones.
+    /// Inputs that make the edge dirty when they change, including discovered ones.
     pub fn dirtying_ins(&self, edge: EdgeId) -> impl Iterator<Item = NodeId> + use<'t> {
         let deps = self.edges.deps(edge);
         self.graph.edge(edge).dirtying_ins().iter().chain(deps).copied()

@@ -1,4 +1,4 @@
-//! A vector whose base may be mapped from a snapshot; changes are kept in a map beside it.
+//! A vector with a base that may be mapped from a snapshot; changes are kept in a map beside it.
 
 use bytemuck::Pod;
 
@@ -80,7 +80,7 @@ impl<T: Pod> OverlayVec<T> {
         }
     }
 
-    /// All items of a vector whose items never changed, only its length.
+    /// All items. Must not be called after `set`.
     pub(super) fn all(&self) -> &[T] {
         match self {
             OverlayVec::Owned(items) => items,

@@ -18,7 +18,7 @@ pub struct BuildLogIndex {
     pub header: [u64; 3 + LogFingerprint::WORDS],
     /// By node: the offset of its last line, or 0.
     pub last: Slab<u64>,
-    /// The offsets of lines whose outputs are not nodes, in file order.
+    /// The offsets of lines of outputs that are not nodes, in file order.
     pub unindexed: Slab<u64>,
     /// By node: the parsed last line.
     pub logged: Slab<LoggedCommand>,

@@ -1,4 +1,4 @@
-//! Build log lines whose outputs are not nodes, looked up by path.
+//! Build log lines of outputs that are not nodes, looked up by path.
 
 use std::sync::OnceLock;
 

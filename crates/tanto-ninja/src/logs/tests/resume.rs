@@ -28,7 +28,7 @@ trait Log: Sized {
     fn load(space: &LogDir, graph: &mut Graph<'_>) -> Self;
     fn open(&mut self, graph: &mut Graph<'_>);
     fn record(&mut self, graph: &mut Graph<'_>, random: &mut Seeded);
-    /// Resumes in a graph whose nodes have these old numbers.
+    /// Resumes in a graph with these old node numbers.
     fn resume(&self, space: &LogDir, numbers: &[NodeId], new: &mut Graph<'_>) -> Option<Self>;
     /// All entries.
     fn known(&self, graph: &Graph<'_>) -> Vec<String>;

@@ -130,7 +130,7 @@ fn all_are_sources(marks: &[AtomicU8], deps: Deps<'_>) -> bool {
 }
 
 impl DiscoveredDeps<'_> {
-    /// Edges whose depfiles must be read.
+    /// Edges with a depfile that must be read.
     pub(super) fn unread(&self, subgraph: &Subgraph) -> Vec<EdgeId> {
         let unread = self.edges.iter().zip(&subgraph.edges).filter(|(found, _)| matches!(found, EdgeDeps::Unread));
         unread.map(|(_, &edge)| edge).collect()

@@ -7,7 +7,7 @@ use crate::ids::{EdgeId, NodeId};
 use super::super::state::{EdgeStates, FileStates};
 use super::bit_set::BitSet;
 
-/// Rank of an edge whose inputs are being visited.
+/// Rank of an edge on the stack.
 const IN_STACK: u32 = u32::MAX;
 
 /// Discovered inputs, by edge.
