@@ -15,7 +15,7 @@ use std::path::Path;
 use tanto_bulk::attempt::distfiles::Fetch;
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::bulk_build::{self, BuildEnd, BuildRequest};
-use tanto_bulk::coordinator::control_socket::Answer;
+use tanto_bulk::coordinator::control_socket::Response;
 use tanto_bulk::coordinator::install_artifact::Delivery;
 use tanto_bulk::coordinator::queries::LastRun;
 use tanto_bulk::coordinator::{debug_shell, pbulk_files, requests};
@@ -120,13 +120,13 @@ pub(crate) fn kill(args: &PackagesArgs) -> Stop {
     answered(args, requests::kill)
 }
 
-fn answered(args: &PackagesArgs, request: fn(&Config, Vec<String>) -> Result<Answer, BulkError>) -> Stop {
+fn answered(args: &PackagesArgs, request: fn(&Config, Vec<String>) -> Result<Response, BulkError>) -> Stop {
     let packages = args.packages.iter().map(|word| word.to_string_lossy().trim_end_matches('/').to_owned());
     match read_config(&args.config.config).and_then(|config| request(&config, packages.collect())) {
-        Ok(Answer { code, out, err }) if !err.is_empty() => {
+        Ok(Response { code, out, err }) if !err.is_empty() => {
             Stop { out, code, ..Stop::failed(Door::Tanto, "error", &err) }
         }
-        Ok(Answer { code, out, .. }) => Stop { out, err: Vec::new(), code },
+        Ok(Response { code, out, .. }) => Stop { out, err: Vec::new(), code },
         Err(error) => failed(&error),
     }
 }

@@ -1,4 +1,4 @@
-//! Where packages are built, and with what. Does not know how.
+//! Settings of a build: paths, programs and limits.
 
 use std::collections::BTreeMap;
 
@@ -8,83 +8,76 @@ use super::workdirs::Works;
 use crate::config::{Limits, Stage};
 use crate::shell::quoted;
 
-/// Where packages are built, and with what.
+/// Paths, programs and settings of all attempts of a build.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct BuildSettings {
-    /// The tree.
+    /// The package tree.
     pub pkgsrc: String,
-    /// The program that reads its makefiles.
+    /// The tree's make program.
     pub make: String,
-    /// Where packages are installed.
+    /// The prefix where packages are installed.
     pub prefix: String,
-    /// The database of what is installed.
+    /// The database of installed packages.
     pub pkgdb: String,
-    /// Binary packages are in `All` below it.
+    /// Contains the binary packages in `All`.
     pub packages: String,
-    /// Logs are in directories with the names of packages below it.
+    /// Contains a directory of logs for each package.
     pub logs: String,
-    /// What an empty prefix is made from: an archive, or a directory.
+    /// The archive or directory that fills an empty prefix.
     pub bootstrapkit: String,
-    /// Installs packages.
     pub pkg_add: String,
-    /// Removes them.
     pub pkg_delete: String,
-    /// MAKE_JOBS: how many jobs a package's own build may run.
+    /// MAKE_JOBS.
     pub make_jobs: usize,
-    /// What packages' own builds are run with, if they share job tokens.
+    /// Make wrappers, if packages share job tokens.
     pub makes: Option<Makes>,
-    /// Ends the names of binary packages.
+    /// The suffix of binary packages.
     pub suffix: String,
-    /// Who configures and builds, where we may become somebody else.
+    /// The user that configures and builds, if it can be another one.
     pub user: Option<String>,
-    /// Environment variables that the configuration sets.
+    /// Environment variables from the configuration.
     pub environment: BTreeMap<String, String>,
-    /// What makefiles need not ask the system (`facts`).
+    /// Values of make variables that need not be determined by each make.
     pub facts: Vec<String>,
-    /// There is but one user, whom packages take for root.
+    /// There is only one user, which packages take for root.
     pub one_user: bool,
-    /// Files are fetched and checked as that user too.
+    /// The unprivileged user also fetches and verifies distfiles.
     pub unprivileged_checksum: bool,
-    /// What shuts packages in; none: they are built in the machine itself.
+    /// `None`: packages are built on the host.
     pub sandbox: Option<Sandbox>,
-    /// How many bytes each package may write in memory, in its sandbox; none: all write on the disk.
+    /// Bytes of scratch memory for each package; `None`: packages write on the disk.
     pub memory: Option<u64>,
-    /// How many packages are built at a time; 0: as many as the runner can.
+    /// The number of packages built at a time; 0: as many as the runner allows.
     pub clients: usize,
-    /// Where work directories are in a sandbox.
+    /// The directory of work directories in a sandbox.
     pub wrkobjdir: String,
-    /// Where fetched files are.
     pub distdir: String,
-    /// How files are fetched.
     pub fetching: Fetching,
-    /// Our own program.
+    /// The path of Tanto itself.
     pub program: String,
-    /// Whether the work directory of a failed package is kept.
     pub keep_wrkdir: bool,
-    /// Whether what was in the prefix then is kept.
     pub keep_prefix: bool,
-    /// A line for the shell, run in the sandbox before all else.
+    /// A shell line that runs in the sandbox first.
     pub prepare_action: String,
-    /// A line for the shell that sees a package before it gets its place; empty: nothing.
+    /// A hook that runs before a package gets its place; empty: none.
     pub sync_package: String,
-    /// A line for the shell that is told which package has failed; empty: nothing.
+    /// A hook that runs after a package has failed; empty: none.
     pub sync_buildlog: String,
-    /// What stages may take that may not take what all may.
+    /// Limits of stages.
     pub limits: BTreeMap<Stage, Limits>,
-    /// Where it stands which work directories there are, if there is no sandbox.
+    /// Notes of work directories, without a sandbox.
     pub works: Works,
 }
 
 impl BuildSettings {
-    /// What packages may write in memory, if they may.
+    /// Returns the memory for files, if there is any.
     pub fn room(&self) -> Option<Room> {
         // Most is held and written while it is built.
         let limit = self.limits.get(&Stage::Build).and_then(|limits| limits.memory);
         self.memory.map(|most| Room { most, limit })
     }
 
-    /// The tree may be told that there is but one user (UNPRIVILEGED): then no package wants another. That is asked in this
-    /// directory of a package.
+    /// Asks the tree whether packages need no other users (UNPRIVILEGED), in the directory of a package.
     pub fn ask_for_users(&mut self, location: &str) {
         let Some(sandbox) = self.sandbox.as_ref().filter(|_| self.one_user) else { return };
         let (dir, make) = (quoted(&format!("{}/{location}", self.pkgsrc)), quoted(&self.make));
@@ -102,16 +95,16 @@ pub struct Room {
     pub limit: Option<u64>,
 }
 
-/// How files are fetched.
+/// Settings of fetching.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Fetching {
-    /// A file by whose locks packages agree who fetches what.
+    /// The lock file of distfiles.
     pub lock: String,
-    /// Where files are looked for first; empty: nowhere.
+    /// MASTER_SITE_OVERRIDE; empty: none.
     pub master_site_override: String,
-    /// What a user would have to fetch is fetched too.
+    /// IGNORE_INTERACTIVE_FETCH.
     pub ignore_interactive_fetch: bool,
-    /// Run for each new file; empty: nothing.
+    /// A hook that runs for each new file; empty: none.
     pub post_fetch_hook: String,
 }
 
@@ -119,7 +112,6 @@ pub struct Fetching {
 pub(super) mod tests {
     use super::*;
 
-    /// A place where nothing is.
     pub(crate) fn nowhere() -> BuildSettings {
         BuildSettings {
             pkgsrc: "/src".into(),

@@ -1,6 +1,6 @@
-//! Distfiles: what a package lacks of them is fetched into a directory of its own, checked there, and only then brought to
-//! where all look for it, whole or not at all. What two packages want at the same time is fetched once. Does not know how a
-//! file is fetched or checked: that is for lines of the shell, which call the package's makefile.
+//! Fetches missing distfiles into a private directory, verifies them there, and then moves them into DISTDIR. Packages
+//! that need the same file at the same time fetch it once. Shell lines, which call the package's makefile, fetch and
+//! verify.
 
 pub(crate) mod bring;
 #[cfg(test)]
@@ -22,33 +22,33 @@ use tanto_sys::fs::{dir_tree, lock};
 pub use self::bring::left;
 use crate::shell::{code, options, run, shell, values};
 
-/// How the files of one package are fetched and checked.
+/// Fetching the distfiles of one package.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Fetch {
-    /// A directory that only this package uses, and which is not there before and after.
+    /// The private directory, which exists only while this runs.
     pub own: PathBuf,
-    /// Where all look for files.
+    /// DISTDIR.
     pub distdir: PathBuf,
-    /// In this file, which need hold nothing, each name has a byte; who fetches a file has the lock on that.
+    /// The lock file, in which each file name has a byte. Its lock belongs to the process that fetches the file.
     pub lock: PathBuf,
-    /// Succeeds if all files are in `distdir`, and are right. Fetches nothing. Empty: nobody can tell.
+    /// Succeeds if all files in `distdir` are right; fetches nothing. Empty: not checked.
     pub have: String,
-    /// Prints the names of all files, parted by blanks.
+    /// Prints the names of all files, separated by blanks.
     pub names: String,
-    /// Fetches into `own` what is not there, and checks all.
+    /// Fetches missing files into `own` and verifies all.
     pub get: String,
-    /// Run for each fetched file before it gets to `distdir`, with the file, its URL and its path below `distdir` as `$1` to
-    /// `$3`. If it fails, the file does not get there. Empty: no hook.
+    /// A hook for each fetched file before it gets its place, with the file, its URL and its path below `distdir` as
+    /// `$1` to `$3`. If it fails, the file is dropped. Empty: no hook.
     pub hook: String,
 }
 
-/// How often who waits for another looks whether that has ended.
+/// The interval between attempts to lock a file.
 const STEP: Duration = Duration::from_millis(100);
-/// So much is kept of what is printed by who only looks.
+/// The maximum length of output that is kept, in bytes.
 const LONGEST: usize = 1 << 20;
 
 impl Fetch {
-    /// The words of a command line that say all of this.
+    /// Encodes the fields as options of a command line.
     pub fn words(&self) -> String {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         options(&[
@@ -62,7 +62,7 @@ impl Fetch {
         ])
     }
 
-    /// What such words say.
+    /// Decodes such options.
     pub fn read(words: &[Vec<u8>]) -> Option<Fetch> {
         let [own, distdir, lock, have, names, get, hook] =
             values(words, ["own", "distdir", "lock", "have", "names", "get", "hook"])?;
@@ -72,7 +72,7 @@ impl Fetch {
         is_whole.then_some(Fetch { own, distdir, lock, have, names, get, hook })
     }
 
-    /// Does it. Says what the line exited with that failed, or 0; an error is the machine's.
+    /// Fetches. Returns the exit code of the line that failed, or 0. An error is the machine's fault.
     pub fn run(&self) -> io::Result<i32> {
         if self.are_there()? {
             return Ok(0);
@@ -92,7 +92,7 @@ impl Fetch {
         Ok(code)
     }
 
-    /// Is there nothing to do? What is printed for that is told only then.
+    /// Returns whether nothing is missing. Only then the output of the check is printed.
     fn are_there(&self) -> io::Result<bool> {
         if self.have.is_empty() {
             return Ok(false);
@@ -104,10 +104,10 @@ impl Fetch {
         Ok(status.success())
     }
 
-    /// Nobody else fetches these files until the lock file is closed. Says whether somebody did.
+    /// Locks the files until the lock file is closed. Returns whether it had to wait.
     fn take(&self, lock: &File, names: &[&Path]) -> io::Result<bool> {
         let mut places: Vec<(u64, &Path)> = names.iter().map(|name| (place(name), *name)).collect();
-        // All take them in the same order: nobody who waits is waited for by who has what comes before.
+        // The common order excludes deadlocks.
         places.sort_unstable();
         let mut waited = false;
         let mut alive = None;
@@ -117,7 +117,7 @@ impl Fetch {
                     println!("tanto: {} is fetched for another package", name.display());
                 }
                 waited = true;
-                // Whoever watches should not take us for something that hangs.
+                // Output shows the monitor that this process does not hang.
                 match &mut alive {
                     None => alive = Some(fs::OpenOptions::new().write(true).open("/dev/null")?),
                     Some(file) => file.write_all(b".")?,
@@ -128,7 +128,7 @@ impl Fetch {
         Ok(waited)
     }
 
-    /// The directory is there, and has what all have as links.
+    /// Creates the directory, with links to existing files.
     fn begin(&self, names: &[&Path]) -> io::Result<()> {
         dir_tree::remove(&self.own)?;
         fs::create_dir(&self.own)?;
@@ -162,7 +162,7 @@ impl Fetch {
     }
 }
 
-/// What a line prints, as far as that is kept.
+/// Returns the beginning of a line's output.
 fn said(line: &str) -> io::Result<(Vec<u8>, ExitStatus)> {
     let mut child = shell(&format!("exec 2>&1\n{line}")).stdout(Stdio::piped()).spawn()?;
     let (mut said, mut room) = (Vec::new(), [0; 1 << 12]);
@@ -175,7 +175,7 @@ fn said(line: &str) -> io::Result<(Vec<u8>, ExitStatus)> {
     Ok((said, child.wait()?))
 }
 
-/// The names in a text. What leads elsewhere is no name.
+/// Returns the names in a text. Skips names that lead elsewhere.
 fn names(text: &[u8]) -> Vec<&Path> {
     let words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let paths = words.map(|word| Path::new(std::ffi::OsStr::from_bytes(word)));
@@ -186,7 +186,7 @@ fn names(text: &[u8]) -> Vec<&Path> {
     names
 }
 
-/// The byte of a name. Should two names have the same, one is waited for in vain.
+/// The byte of a name in the lock file. Two names with the same byte exclude each other needlessly.
 fn place(name: &Path) -> u64 {
     let digest = Sha512::digest(name.as_os_str().as_bytes());
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte)) >> 2

@@ -1,8 +1,5 @@
-//! The `make` programs that packages are given, so that their jobs come out of one pool: scripts that run the real ones.
-//! Does not know who deals out tokens.
-//!
-//! pkgsrc says `-j${MAKE_JOBS}` to a package's own build, as do many packages themselves; and a `make` that is told a
-//! number shares with nobody. So the scripts take that word away and name the pool in its place.
+//! Wrapper scripts of make, so that the jobs of all packages share one pool of tokens. pkgsrc and many packages pass
+//! `-jN`, and a make with a number of its own shares no tokens. The scripts remove that argument and pass the pool.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 use crate::shell::quoted;
 
-/// Where the scripts are.
+/// The paths of the scripts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Makes {
-    /// In the place of GNU make, which takes tokens and gives them back job by job.
+    /// Replaces GNU make.
     pub gmake: String,
-    /// In the place of the tree's make, which does too.
+    /// Replaces the tree's make.
     pub bmake: String,
 }
 
 const SCRIPT: &str = include_str!("make_wrappers/make.sh");
 
 impl Makes {
-    /// Writes the scripts into a directory, which is made. `make` is the tree's; programs without a slash are looked for in
-    /// `path`, and GNU make is later looked for in that of the package too.
+    /// Writes the scripts. `make` is the tree's. Programs without a slash are searched in `path`; GNU make later in the
+    /// package's PATH too.
     pub fn write(dir: &Path, make: &str, path: &OsString) -> io::Result<Makes> {
         fs::create_dir_all(dir)?;
         let gnu = ["gmake", "make"].into_iter().find_map(|name| find(name, path));
@@ -60,7 +57,7 @@ mod tests {
     use std::process::Command;
     use tanto_testing::Scratch;
 
-    /// What the real programs are called with by the scripts; behind descriptor 0 there are so many tokens.
+    /// Arguments that the scripts pass to the real programs. Descriptor 0 has these tokens.
     fn called(place: &Scratch, tokens: &[u8], environment: &[(&str, &str)], words: &[&str]) -> [String; 2] {
         for name in ["bin/gmake", "bin/tree-make"] {
             place.program(name, "#!/bin/sh\necho \"$@\"\n");
@@ -70,7 +67,7 @@ mod tests {
         [makes.gmake, makes.bmake].map(|script| {
             let (reader, mut writer) = io::pipe().unwrap();
             writer.write_all(tokens).unwrap();
-            // A file that was just written cannot be run itself while what another test has started has it open.
+            // A file just written cannot be executed while a child of another test has it open.
             let mut command = Command::new("/bin/sh");
             command.arg(script).args(words).env("PATH", &path).env("MAKEFLAGS", "").env("TANTO_TOKENS", "");
             command.envs(environment.iter().copied()).stdin(reader);
@@ -93,7 +90,7 @@ mod tests {
         assert_eq!(both(&["all", "-j"]), "-j all");
         assert_eq!(both(&["-j1", "A=-j4"]), "-j1 A=-j4");
         assert_eq!(both(&["a b", ""]), "a b ");
-        // What is no number is not ours to judge.
+        // A malformed number is passed on.
         assert_eq!(both(&["-jx"]), "-jx");
         let closed = called(&place, b"", &[("TANTO_TOKENS", "999,998")], &["-j4"]);
         assert_eq!(closed, ["-j4", "-j4"], "the descriptors were closed on the way");

@@ -1,26 +1,25 @@
-//! What a tree's makefiles ask the system whenever they are read, and what it says: told to them, they need not ask. Does
-//! not know who reads them.
+//! Make variables that makefiles otherwise determine by running commands each time they are read.
 
 use crate::attempt::sandbox::Sandbox;
 use crate::config::Config;
 use crate::shell::{quoted, said, shell};
 
-/// pkgsrc (`mk/bsd.prefs.mk`) hands these to each make that it starts itself. What packages may change is not among them.
+/// Variables that pkgsrc (`mk/bsd.prefs.mk`) passes to nested makes. Packages cannot change them.
 const ASKED: [&str; 5] = ["OPSYS", "OS_VERSION", "LOWER_OPSYS", "HOST_MACHINE_ARCH", "_PKGSRCDIR"];
 
-/// Words for make; none where a tree knows nothing of that.
+/// Asks for the arguments of make; none if the tree does not know the variables.
 pub fn ask(config: &Config, sandbox: Option<&Sandbox>) -> Vec<String> {
     let line = question(config);
     let flags = sandbox.map_or_else(|| said(shell(&line)), |sandbox| sandbox.say(&line));
     known(&flags.unwrap_or_default())
 }
 
-/// A line for the shell that asks the makefiles themselves, for what they make of it.
+/// The shell line that prints the variables.
 pub fn question(config: &Config) -> String {
     format!("cd {} && {} show-subdir-var VARNAME=MAKEFLAGS", quoted(&config.pkgsrc), quoted(&config.make))
 }
 
-/// What the answer says. Of flags that make would read in another way than we there is nothing.
+/// Parses the output. Omits values that make would read differently.
 pub fn known(flags: &str) -> Vec<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     let is_known = |word: &&str| {

@@ -1,5 +1,4 @@
-//! Sandboxes of packages: what is seen in each, and how a stage's command comes into one. Does not know how anything is
-//! mounted.
+//! Sandboxes of packages: their mounts, and the lines that run a stage's command in them.
 
 mod masks;
 mod template;
@@ -20,42 +19,42 @@ use super::layers::{self, Needs, Order, Store};
 use crate::config::{Config, SandboxKind};
 use crate::shell::{quoted, said, shell};
 
-/// How all packages of a build are shut in.
+/// The sandboxes of a build.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sandbox {
-    /// Each client has a directory below it.
+    /// Contains a directory for each client.
     dir: PathBuf,
-    /// Our own program.
+    /// The path of Tanto itself.
     program: String,
     kind: SandboxKind,
     as_user: bool,
-    /// What all see, but for what follows.
+    /// Mounts of all packages.
     base: Vec<Mount>,
-    /// The same for scans, which only look.
+    /// Mounts of all scans, which are read-only.
     looked_at: Vec<Mount>,
-    /// What an empty prefix and its database are made from.
+    /// Directories that fill an empty prefix and its database.
     kit: Vec<(PathBuf, Vec<PathBuf>)>,
     logs: String,
     wrkobjdir: String,
     prepare_chroot: String,
-    /// Where layers are kept, if packages that are needed come as such.
+    /// Layers of dependencies, if they are used.
     layers: Option<Store>,
 }
 
-/// What a stage's command may do in its sandbox.
+/// Options of a command in a sandbox.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Leave {
     /// It is the package's first.
     pub first: bool,
-    /// It fetches files.
+    /// It has the network.
     pub fetches: bool,
-    /// When it has succeeded, its report says how much the package has written.
+    /// On success, its report contains the size of all changes.
     pub measures: bool,
 }
 
 impl Sandbox {
-    /// Looks at the machine, and makes what all sandboxes share. What an earlier build has left is removed. `program` is our
-    /// own program; what is `hidden` nobody sees inside. To be called in a mount namespace of our own.
+    /// Prepares the data that all sandboxes share, and removes that of an earlier build. `program` is Tanto itself;
+    /// paths in `hidden` are invisible in sandboxes. Must be called in a private mount namespace.
     pub fn prepare(
         config: &Config,
         kind: SandboxKind,
@@ -69,7 +68,7 @@ impl Sandbox {
         if kind == SandboxKind::Overlay || with_overlays.say(":").is_ok() {
             return Ok(with_overlays);
         }
-        // Where layers cannot be mounted, these kinds do without.
+        // Without overlay mounts, these kinds work without layers.
         on(false)
     }
 
@@ -85,7 +84,7 @@ impl Sandbox {
         let looks = looks(config, hidden, makes);
         let mut points: Vec<PathBuf> =
             kit.iter().map(|(at, _)| at).chain(looks.iter().map(|it| &it.at)).cloned().collect();
-        // In that of logs, each package has one that is not there yet.
+        // In the directory of logs, each package has a directory that does not exist yet.
         let mut private: Vec<PathBuf> = kit.iter().map(|(at, _)| at.clone()).collect();
         private.push(PathBuf::from(&config.wrkobjdir));
         points.extend([PathBuf::from(&config.wrkobjdir), Path::new(&config.bulklog).join(NOTHING)]);
@@ -121,8 +120,8 @@ impl Sandbox {
         Ok(it)
     }
 
-    /// Goes into a sandbox once, to see whether that can be done, and whether all of these programs are there: what is
-    /// wrong, if something is. A line may ask something on this occasion: its answer, empty if it fails.
+    /// Enters a sandbox once, to check that it works and that the programs exist. Returns the output of `question`;
+    /// empty if that fails.
     pub fn try_out(&self, pkgsrc: &str, programs: &[&str], question: &str) -> Result<String, String> {
         let mut line = format!("cd {} || exit 1", quoted(pkgsrc));
         for program in programs {
@@ -133,7 +132,7 @@ impl Sandbox {
             .map_err(|why| format!("nothing can be built in a sandbox: {why}"))
     }
 
-    /// Runs a line in a sandbox that is made for it, before packages are built: what it prints.
+    /// Runs a line in a new sandbox, before packages are built. Returns its output.
     pub fn say(&self, line: &str) -> Result<String, String> {
         let client = 0;
         self.begin(client, "nothing", None).map_err(failed)?;
@@ -142,23 +141,23 @@ impl Sandbox {
         left.and(entered)
     }
 
-    /// The place of a client's sandbox.
+    /// Returns the place of a client's sandbox.
     pub fn place(&self, client: usize) -> SandboxDir {
         SandboxDir::new(self.dir.join((client + 1).to_string()))
     }
 
-    /// Where a package leaves its work log, and other things for us.
+    /// Returns the directory where a package leaves its work log and its binary package.
     pub fn out(&self, client: usize) -> PathBuf {
         self.place(client).dir().join("out")
     }
 
-    /// What this package sees, before what it needs is there. `memory`: so many bytes of what it writes stay there; none:
-    /// it writes on the disk.
+    /// Returns the mounts of a package, without its dependencies. `memory`: bytes of scratch memory; `None`: changes
+    /// are on the disk.
     pub fn plan(&self, client: usize, package: &str, memory: Option<u64>) -> Plan {
         let mut mounts = self.base.clone();
         for (at, kit) in &self.kit {
             let kind = match self.kind {
-                // Layers of what it needs come above.
+                // Layers of dependencies are above.
                 _ if self.layers.is_some() => MountKind::Overlay(self.or_nothing(kit)),
                 _ if kit.is_empty() => MountKind::Private(0o755),
                 SandboxKind::Overlay => MountKind::Overlay(kit.clone()),
@@ -172,7 +171,7 @@ impl Sandbox {
         Plan { mounts, memory, as_user: self.as_user, read_only: false }
     }
 
-    /// What a scan sees, which may write in these directories only.
+    /// Returns the mounts of a scan, which may write in these directories.
     fn scan_plan(&self, written: &[PathBuf]) -> Plan {
         let mut mounts = self.looked_at.clone();
         for (at, kit) in &self.kit {
@@ -184,7 +183,7 @@ impl Sandbox {
         Plan { mounts, memory: None, as_user: self.as_user, read_only: true }
     }
 
-    /// Opens a room for scans, which write in these directories only.
+    /// Opens a warm sandbox for scans, which may write in these directories.
     pub fn scan_room(&self, number: usize, written: &[PathBuf]) -> io::Result<WarmSandbox> {
         let place = SandboxDir::new(self.dir.join(format!("scan-{}", number + 1)));
         place.prepare(&self.scan_plan(written))?;
@@ -196,27 +195,27 @@ impl Sandbox {
         WarmSandbox::open(command, place)
     }
 
-    /// A mount takes one directory at least.
+    /// An overlay needs at least one directory.
     fn or_nothing(&self, kit: &[PathBuf]) -> Vec<PathBuf> {
         if kit.is_empty() { vec![self.dir.join(NOTHING)] } else { kit.to_vec() }
     }
 
-    /// Writes down what the package sees, for its first command.
+    /// Writes the plan of a package, for its first command.
     pub fn begin(&self, client: usize, package: &str, memory: Option<u64>) -> io::Result<()> {
         let out = self.out(client);
         dir_tree::remove(&out)?;
         fs::create_dir_all(&out)?;
         let allow = |path: &Path, mode| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode));
         allow(&out, 0o1777)?;
-        // Whoever configures and builds writes there too.
+        // The unprivileged user writes it too.
         let work_log = out.join(WORK_LOG);
         fs::File::create(&work_log)?;
         allow(&work_log, 0o666)?;
         self.place(client).prepare(&self.plan(client, package, memory))
     }
 
-    /// Brings files that the package has left for us to its logs, but for that of this name. Nothing else: it could have left
-    /// links there.
+    /// Moves regular files that a package left to its logs, except the one with this name. Ignores links, which a
+    /// package could have planted.
     pub fn keep_out(&self, client: usize, logs: &Path, file: &str) -> io::Result<()> {
         fs::create_dir_all(logs)?;
         for entry in fs::read_dir(self.out(client))? {
@@ -230,7 +229,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The line that runs `line` in the sandbox; empty: nothing.
+    /// Returns the line that runs `line` in the sandbox; empty: only mounts it.
     pub fn inside(&self, client: usize, line: &str, leave: Leave) -> String {
         let mut entry = self.enter(client);
         if leave.first {
@@ -248,19 +247,19 @@ impl Sandbox {
         if line.is_empty() { entry } else { format!("{entry} -- {}", quoted(line)) }
     }
 
-    /// The line after which what a package needs is in its sandbox: `line` lets pkg_add install all of it, which is done
-    /// where it does not come as layers.
+    /// Returns the line that installs the dependencies in a sandbox: as layers or, where that is impossible, with
+    /// `line`, which calls pkg_add.
     pub fn provide(&self, client: usize, needs: Needs, line: &str) -> String {
         let Some(store) = &self.layers else { return self.inside(client, line, Leave::default()) };
         let file = self.place(client).dir().join("needs");
         match (Order { store: store.clone(), needs }).write(&file) {
             Ok(()) => format!("{} --needs={} -- {}", self.enter(client), quoted(&file.to_string_lossy()), quoted(line)),
-            // Whoever tries the same will say why it cannot be written.
+            // The command fails in the same way and reports that.
             Err(_) => self.inside(client, line, Leave::default()),
         }
     }
 
-    /// The line after which nothing is left of the sandbox.
+    /// Returns the line that removes a sandbox.
     pub fn leave(&self, client: usize) -> String {
         self.enter(client) + " --leave"
     }
@@ -271,7 +270,7 @@ impl Sandbox {
     }
 }
 
-/// What all sandboxes share on the disk or in memory, whatever can be mounted.
+/// Data that all sandboxes share.
 struct Shared {
     dir: PathBuf,
     kind: SandboxKind,
@@ -282,7 +281,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Makes it, in the place of what an earlier build has left.
+    /// Creates it, replacing that of an earlier build.
     fn make(config: &Config, kind: SandboxKind, as_user: bool) -> Result<Shared, String> {
         let dir = Path::new(&config.state).join("clients");
         dir_tree::remove(&dir).map_err(failed)?;
@@ -306,14 +305,14 @@ fn failed(error: io::Error) -> String {
     format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)))
 }
 
-/// What a package's make writes down, in the directory of its logs.
+/// The work log, in the directory of logs.
 const WORK_LOG: &str = "work.log";
 /// An empty directory.
 const NOTHING: &str = "nothing";
-/// Programs of ours that packages are built with, below the state.
+/// The directory of make wrappers, in the state directory.
 const MAKES: &str = "makes";
 
-/// What lies in something else comes after it.
+/// Sorts parents before children.
 fn sorted(mounts: &mut [Mount]) {
     mounts.sort_by_key(|mount| template::depth(&mount.at));
 }
@@ -323,20 +322,20 @@ fn store(config: &Config, as_user: bool) -> Store {
     Store::new(Path::new(&config.state).join("layers"), ground, config.layers_size.unwrap_or(0))
 }
 
-/// What is looked at besides the template.
+/// Read-only mounts besides the template.
 fn looks(config: &Config, hidden: &[String], makes: PathBuf) -> Vec<Mount> {
     let look = |path: &str| Mount { at: path.into(), kind: MountKind::ReadOnly(path.into()) };
     let hidden = hidden.iter().filter(|path| !path.is_empty());
     let mut mounts: Vec<Mount> = hidden.map(|path| Mount { at: path.into(), kind: MountKind::Hidden }).collect();
     mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| look(path)));
     mounts.push(Mount { at: makes.clone(), kind: MountKind::ReadOnly(makes) });
-    // Settings for all packages, which can be anywhere.
+    // The file of MAKECONF can be anywhere.
     let settings = config.makeconf().filter(|path| path.is_file());
     mounts.extend(settings.map(|path| look(&path.to_string_lossy())));
     mounts
 }
 
-/// The bootstrap kit as directories: those that belong above the template's, and those of the prefix and its database.
+/// The bootstrap kit as directories: those above the template's, and those of the prefix and its database.
 type Kit = (Option<PathBuf>, Vec<(PathBuf, Vec<PathBuf>)>);
 
 fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
@@ -348,7 +347,7 @@ fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
         return Ok((None, places.into_iter().map(|place| (place, Vec::new())).collect()));
     }
     if kit.is_dir() {
-        // It has what the prefix has.
+        // It contains the prefix.
         let of = |place: PathBuf| (place.clone(), (place == prefix).then(|| kit.to_owned()).into_iter().collect());
         return Ok((None, places.into_iter().map(of).collect()));
     }
@@ -375,7 +374,7 @@ fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
     Ok((Some(unpacked.clone()), places.into_iter().map(of).collect()))
 }
 
-/// Where the copy of the template is.
+/// Copies the template into memory. Returns the path of the copy.
 fn copy_template(template: &Path, to: &Path) -> Result<PathBuf, String> {
     if template == Path::new("/") {
         return Err("sandbox = \"tmpfs\" copies its template into memory: name a small one with sandbox_root".into());

@@ -1,5 +1,5 @@
-//! The work directories of packages that are built in the machine itself. Each is noted in a file while it may be there, so
-//! that it is known how large it is, and what a killed build has left. Does not know what is done in them.
+//! Work directories of packages that are built without a sandbox. A note of each allows measuring it, and removing it
+//! after a killed build.
 
 use std::fs;
 use std::io;
@@ -7,35 +7,34 @@ use std::path::{Path, PathBuf};
 
 use crate::shell::quoted;
 
-/// Where notes are, below the state directory.
+/// The directory of notes, in the state directory.
 const NOTES: &str = "works";
 
-/// All notes of a state directory.
+/// The notes of a state directory.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Works {
     dir: PathBuf,
 }
 
 impl Works {
-    /// Those of this state directory.
     pub fn of(state: &str) -> Works {
         Works { dir: Path::new(state).join(NOTES) }
     }
 
-    /// The line that runs `line`, what this prints last being the package's work directory, and notes that.
+    /// Returns a line that runs `line` and notes the last line of its output as the work directory.
     pub fn noting(&self, package: &str, line: &str) -> String {
         let (dir, note) = (quoted(&self.dir.to_string_lossy()), self.note(package));
-        // What cannot be noted, since the disk is full, is no failure of the package.
+        // A failed note, for example on a full disk, is no failure of the package.
         let keep = format!("mkdir -p {dir} && printf '%s\\n' \"$out\" | tail -n 1 >{note}");
         format!("out=$({line}); status=$?; printf '%s\\n' \"$out\"; {{ {keep}; }} 2>/dev/null; exit $status")
     }
 
-    /// The line that runs `line`, after which there is no work directory any more.
+    /// Returns a line that runs `line` and, on success, removes the note.
     pub fn forgetting(&self, package: &str, line: &str) -> String {
         format!("{line} && rm -f {}", self.note(package))
     }
 
-    /// The word for the shell that is the package's work directory.
+    /// Returns a shell word that expands to the work directory.
     pub fn word(&self, package: &str) -> String {
         format!("\"$(cat {})\"", self.note(package))
     }
@@ -44,14 +43,14 @@ impl Works {
         quoted(&self.dir.join(package).to_string_lossy())
     }
 
-    /// Where the package works, if that is noted.
+    /// Returns the work directory, if it is noted.
     pub fn get(&self, package: &str) -> Option<PathBuf> {
         let text = fs::read_to_string(self.dir.join(package)).ok()?;
-        // One that is not whole could be that of another directory.
+        // An incomplete note could name another directory.
         text.strip_suffix('\n').filter(|path| path.starts_with('/')).map(PathBuf::from)
     }
 
-    /// All packages of which something is noted, in the order of their names.
+    /// Returns the packages with a note, sorted.
     pub fn all(&self) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -63,7 +62,6 @@ impl Works {
         Ok(names)
     }
 
-    /// Nothing is there any more.
     pub fn forget(&self, package: &str) -> io::Result<()> {
         fs::remove_file(self.dir.join(package))
     }

@@ -9,7 +9,7 @@ use tanto_exec::job::report::TerminationReason;
 use tanto_exec::runner::Runner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 
-use super::control_socket::{Answer, Request};
+use super::control_socket::{Request, Response};
 use super::frontend::Coordinator;
 use super::plan::{PlanError, Planned};
 use super::sources::{Merged, Rewired};
@@ -53,11 +53,11 @@ impl Coordinator<'_> {
 }
 
 impl Control<'_, '_> {
-    fn handle(&mut self, request: Request) -> Answer {
+    fn handle(&mut self, request: Request) -> Response {
         match request {
             Request::Status => {
                 let left_ms = self.coordinator.left_ms(self.schedule);
-                Answer::ok(self.coordinator.status(self.schedule, left_ms))
+                Response::ok(self.coordinator.status(self.schedule, left_ms))
             }
             Request::Log { package, stage } => self.log(&package, stage.as_deref()),
             Request::Retry { packages, records } => {
@@ -82,15 +82,15 @@ impl Control<'_, '_> {
     }
 
     /// Applies a request to each package, or to none if one of them does not exist.
-    fn for_each(&mut self, words: &[String], apply: fn(&mut Self, Package) -> Result<String, String>) -> Answer {
+    fn for_each(&mut self, words: &[String], apply: fn(&mut Self, Package) -> Result<String, String>) -> Response {
         let mut packages = Vec::new();
         for word in words {
             match self.coordinator.plan.named(word) {
                 Ok(named) => packages.extend(named),
-                Err(why) => return Answer::refused(why),
+                Err(why) => return Response::refused(why),
             }
         }
-        let mut answer = Answer::default();
+        let mut answer = Response::default();
         for package in packages {
             match apply(self, package) {
                 Ok(line) => answer.out.extend_from_slice(format!("{line}\n").as_bytes()),
@@ -137,32 +137,32 @@ impl Control<'_, '_> {
         Ok(format!("{name} is ended in its stage {stage}"))
     }
 
-    fn log(&mut self, word: &str, stage: Option<&str>) -> Answer {
+    fn log(&mut self, word: &str, stage: Option<&str>) -> Response {
         let running: Vec<Package> = match self.coordinator.plan.named(word) {
             Ok(packages) => {
                 packages.into_iter().filter(|package| self.coordinator.running.contains_key(package)).collect()
             }
-            Err(why) => return Answer::refused(why),
+            Err(why) => return Response::refused(why),
         };
-        let [package] = running[..] else { return Answer::refused(format!("{word} is not being built")) };
+        let [package] = running[..] else { return Response::refused(format!("{word} is not being built")) };
         let now = self.coordinator.running[&package].stage.name();
         if stage.is_some_and(|stage| stage != now) {
-            return Answer::refused(format!("{} is in its stage {now}", self.name(package)));
+            return Response::refused(format!("{} is in its stage {now}", self.name(package)));
         }
-        Answer::ok(self.runner.output_so_far(JobId(package)).unwrap_or_default())
+        Response::ok(self.runner.output_so_far(JobId(package)).unwrap_or_default())
     }
 
     /// Builds packages and their dependents again. `words` are names that are not in the plan; the scan records of their
     /// directories may be in `records`.
-    fn retry(&mut self, packages: &[Package], words: &[String], records: &[u8]) -> Answer {
+    fn retry(&mut self, packages: &[Package], words: &[String], records: &[u8]) -> Response {
         let fresh = match records::read(records) {
             Ok(fresh) if words.is_empty() || !self.coordinator.sources.is_empty() => fresh,
-            Ok(_) => return Answer::refused(format!("there is no package '{}'", words.join("', '"))),
-            Err(bad) => return Answer::refused(format!("the scan has a malformed record: {}", bad.problem)),
+            Ok(_) => return Response::refused(format!("there is no package '{}'", words.join("', '"))),
+            Err(bad) => return Response::refused(format!("the scan has a malformed record: {}", bad.problem)),
         };
         let rewired = match self.merge_records(&fresh) {
             Ok(rewired) => rewired,
-            Err(why) => return Answer::refused(why),
+            Err(why) => return Response::refused(why),
         };
         let mut wanted = packages.to_vec();
         for word in words {
@@ -171,13 +171,13 @@ impl Control<'_, '_> {
                 // The merged records stay.
                 Err(why) => {
                     self.settle(&rewired);
-                    return Answer::refused(why);
+                    return Response::refused(why);
                 }
             }
         }
         self.open(&wanted);
         self.settle(&rewired);
-        Answer::ok(wanted.iter().map(|&package| self.next_step(package)).collect::<String>())
+        Response::ok(wanted.iter().map(|&package| self.next_step(package)).collect::<String>())
     }
 
     /// Returns a line about the effect of a retry.

@@ -35,7 +35,7 @@ pub enum Request {
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct Response {
     /// The exit code.
     pub code: u8,
     pub out: Vec<u8>,
@@ -43,13 +43,13 @@ pub struct Answer {
     pub err: Vec<u8>,
 }
 
-impl Answer {
-    pub fn ok(text: impl Into<Vec<u8>>) -> Answer {
-        Answer { out: text.into(), ..Answer::default() }
+impl Response {
+    pub fn ok(text: impl Into<Vec<u8>>) -> Response {
+        Response { out: text.into(), ..Response::default() }
     }
 
-    pub fn refused(why: impl Into<Vec<u8>>) -> Answer {
-        Answer { code: 1, err: why.into(), ..Answer::default() }
+    pub fn refused(why: impl Into<Vec<u8>>) -> Response {
+        Response { code: 1, err: why.into(), ..Response::default() }
     }
 }
 
@@ -59,7 +59,7 @@ pub trait ControlServer {
     fn next(&mut self) -> Option<(u64, Request)>;
 
     /// Sends the answer to a request.
-    fn answer(&mut self, connection: u64, answer: Answer);
+    fn answer(&mut self, connection: u64, answer: Response);
 }
 
 /// No requests.
@@ -71,5 +71,5 @@ impl ControlServer for NoControl {
         None
     }
 
-    fn answer(&mut self, _: u64, _: Answer) {}
+    fn answer(&mut self, _: u64, _: Response) {}
 }

@@ -13,24 +13,24 @@ use crate::resolve::Package;
 
 /// Memory and disk usage of a build; 0: unknown.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Needs {
+pub struct ResourceNeeds {
     pub memory_kib: u64,
     pub disk_kib: u64,
 }
 
-impl Needs {
-    fn of(cost: &CostRow) -> Needs {
-        Needs { memory_kib: cost.peak_kib, disk_kib: cost.disk_kib }
+impl ResourceNeeds {
+    fn of(cost: &CostRow) -> ResourceNeeds {
+        ResourceNeeds { memory_kib: cost.peak_kib, disk_kib: cost.disk_kib }
     }
 
     /// The usage if files are kept in memory.
-    fn in_memory(self) -> Needs {
-        Needs { memory_kib: self.memory_kib.saturating_add(self.disk_kib), disk_kib: 0 }
+    fn in_memory(self) -> ResourceNeeds {
+        ResourceNeeds { memory_kib: self.memory_kib.saturating_add(self.disk_kib), disk_kib: 0 }
     }
 
     /// Returns whether files would not fit into memory, with a quarter more of them than last time.
     fn exceed(self, room: Room) -> bool {
-        let more = Needs { disk_kib: self.disk_kib.saturating_add(self.disk_kib / 4), ..self };
+        let more = ResourceNeeds { disk_kib: self.disk_kib.saturating_add(self.disk_kib / 4), ..self };
         more.disk_kib > room.most / 1024 || room.limit.is_some_and(|most| more.in_memory().memory_kib > most / 1024)
     }
 
@@ -44,14 +44,14 @@ impl Needs {
 
 impl Planned {
     /// Expected usage, depending on where it writes.
-    pub fn expected(&self) -> Needs {
+    pub fn expected(&self) -> ResourceNeeds {
         if self.on_disk { self.needs } else { self.needs.in_memory() }
     }
 }
 
 impl Plan {
     /// Makes a package write on the disk from now on. `used` is a lower bound of its needs.
-    pub fn write_on_disk(&mut self, package: Package, used: Needs) {
+    pub fn write_on_disk(&mut self, package: Package, used: ResourceNeeds) {
         let it = &mut self.packages[package as usize];
         it.on_disk = true;
         it.needs.memory_kib = it.needs.memory_kib.max(used.memory_kib);
@@ -72,7 +72,7 @@ impl Plan {
         }
         for package in &mut self.packages {
             let cost = own.get(&*package.name).or_else(|| last.get(Name::new(package.name.as_bytes()).base()));
-            package.needs = cost.map(|cost| Needs::of(cost)).unwrap_or_default();
+            package.needs = cost.map(|cost| ResourceNeeds::of(cost)).unwrap_or_default();
             package.on_disk |= room.is_none_or(|room| package.needs.exceed(room));
         }
     }
@@ -116,9 +116,13 @@ mod tests {
         let room = Some(Room { most: 1000 << 10, limit: None });
         let mut plan = plan(&["lib-1"]);
         plan.expect_needs(&[cost("lib-1", 1, 100, 800)], room);
-        assert_eq!(expected(&plan), (false, Needs { memory_kib: 900, disk_kib: 0 }));
-        plan.write_on_disk(0, Needs { memory_kib: 50, disk_kib: 1000 });
-        assert_eq!(expected(&plan), (true, Needs { memory_kib: 100, disk_kib: 1000 }), "what it had counts there");
+        assert_eq!(expected(&plan), (false, ResourceNeeds { memory_kib: 900, disk_kib: 0 }));
+        plan.write_on_disk(0, ResourceNeeds { memory_kib: 50, disk_kib: 1000 });
+        assert_eq!(
+            expected(&plan),
+            (true, ResourceNeeds { memory_kib: 100, disk_kib: 1000 }),
+            "what it had counts there"
+        );
         let mut next = super::tests::plan(&["lib-1"]);
         next.expect_needs(&[cost("lib-1", 2, 100, 1000)], room);
         assert!(next.package(0).on_disk);

@@ -10,7 +10,7 @@ use tanto_protocol::AttemptSpec;
 use tanto_record::database::{self, Change};
 use thiserror::Error;
 
-use super::needs::Needs;
+use super::needs::ResourceNeeds;
 use super::simulate;
 use super::state::{Exclusion, MACHINE, PackageState, State, StateRecord};
 use crate::attempt::build_settings::BuildSettings;
@@ -21,7 +21,7 @@ use crate::package::options;
 use crate::package::records::Record;
 use crate::resolve::Package;
 
-/// A package, and what is to be known of it to build it.
+/// A package of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Planned {
     /// PKGNAME.
@@ -34,36 +34,34 @@ pub struct Planned {
     pub categories: String,
     /// BOOTSTRAP_PKG: it may be installed already, and is not installed as a test.
     pub bootstrap: bool,
-    /// USE_DESTDIR is `user-destdir`: it is installed as the unprivileged user too.
+    /// USE_DESTDIR is `user-destdir`: it is installed as the unprivileged user.
     pub user_destdir: bool,
     /// USERGROUP_PHASE.
     pub usergroup_phase: String,
-    /// The settings that it is built with (`options`); empty if they were not asked.
+    /// The options that it is built with (`options`); empty if unknown.
     pub options: String,
-    /// What it needs.
     pub depends: Vec<Package>,
-    /// Changed by `Plan::set` alone.
+    /// Changed only by `Plan::set`.
     state: PackageState,
-    /// What is known of the binary package that is there.
+    /// Whether the existing package file is up to date.
     pub standing: Freshness,
-    /// What its file holds, if that is to be told from what it will hold.
+    /// The content of its file, if needed for a comparison.
     pub content: Option<Content>,
-    /// It was built in this run, and may be another one than before.
+    /// It was built in this run.
     pub is_new: bool,
-    /// What of the machine it is known to have needed.
-    pub needs: Needs,
-    /// It writes on the disk even where others write in memory: it writes more than may be there, or something befell it.
+    /// Resources that it is known to need.
+    pub needs: ResourceNeeds,
+    /// It writes on the disk even if others write in memory.
     pub on_disk: bool,
-    /// How often it was tried in this run.
+    /// Attempts in this run.
     pub attempts: u32,
 }
 
 /// All packages of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// By number.
     pub packages: Vec<Planned>,
-    /// Who needs each.
+    /// Dependents of each package.
     users: Vec<Vec<Package>>,
 }
 
@@ -84,7 +82,8 @@ impl From<PlanError> for BulkError {
 }
 
 impl Plan {
-    /// The packages of a resolved scan. Those that say so cannot be built, nor what needs one of them.
+    /// Plans the packages of a resolved scan. Packages with a reason not to build them are excluded, with their
+    /// dependents.
     pub fn new(records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Plan, PlanError> {
         let planned = records.iter().zip(depends).map(|(record, depends)| Planned::new(record, depends.clone()));
         let packages = planned.collect::<Result<Vec<Planned>, PlanError>>()?;
@@ -101,7 +100,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// As the database has a run, with what each package needs; of a package no more than that is known.
+    /// Restores the states and dependencies of a run from the database. Nothing else is known of these packages.
     pub fn of_rows(rows: &[database::PackageRow], edges: &[(Package, Package)]) -> Plan {
         let mut packages: Vec<Planned> = rows.iter().map(Planned::of_row).collect();
         let mut users = vec![Vec::new(); packages.len()];
@@ -113,17 +112,15 @@ impl Plan {
         Plan { packages, users }
     }
 
-    /// All numbers.
     pub fn all(&self) -> std::ops::Range<Package> {
         0..self.packages.len() as Package
     }
 
-    /// A package.
     pub fn package(&self, package: Package) -> &Planned {
         &self.packages[package as usize]
     }
 
-    /// All that a package needs, and what that needs.
+    /// Returns all direct and indirect dependencies.
     pub fn needed(&self, package: Package) -> Vec<Package> {
         let mut seen = HashSet::from([package]);
         let mut needed: Vec<Package> = Vec::new();
@@ -137,18 +134,16 @@ impl Plan {
         needed
     }
 
-    /// Changes a package's state; `None` if that is its state.
+    /// Changes a package's state; `None` if it is the same.
     pub fn set(&mut self, package: Package, state: PackageState) -> Option<StateRecord> {
         self.packages[package as usize].state.set(package, state)
     }
 
-    /// What is known of a package's file.
     pub fn stands(&mut self, package: Package, standing: Freshness) {
         self.packages[package as usize].standing = standing;
     }
 
-    /// Packages that were built with other settings than they would be now have to be built again. `before`: the
-    /// settings by PKGNAME.
+    /// Makes packages stale that were built with other options. `before`: the options by PKGNAME.
     pub fn compare_options(&mut self, before: &HashMap<String, String>) {
         for package in self.all() {
             let it = self.package(package);
@@ -160,13 +155,12 @@ impl Plan {
         }
     }
 
-    /// The settings of packages that are done, as rows of the database, for those that have none there yet.
+    /// Returns rows with the options of finished packages, for those that have none.
     pub fn options(&self) -> impl Iterator<Item = Change> {
         let done = self.packages.iter().filter(|it| it.state() == State::Done);
         done.filter_map(|it| it.options_row(false))
     }
 
-    /// What a package's file holds.
     pub fn holds(&mut self, package: Package, content: Option<Content>) {
         self.packages[package as usize].content = content;
     }
@@ -178,7 +172,7 @@ impl Plan {
         it.attempts
     }
 
-    /// Packages were tried in this run before. Where the machine was at fault, or had no room, they write on the disk.
+    /// Takes over attempts of an interrupted build. Packages with a machine failure write on the disk.
     pub fn tried(&mut self, attempts: &[database::AttemptRow]) {
         for it in attempts {
             if let Some(package) = self.packages.get_mut(it.job as usize) {
@@ -214,12 +208,12 @@ impl Plan {
         }
     }
 
-    /// A package was built: those that were built with the one before have to be built again.
+    /// A package was built: packages that were built with its old version are stale.
     pub fn built(&mut self, package: Package) {
         self.packages[package as usize].is_new = true;
     }
 
-    /// Why a package has to be built, as far as that is known now; nothing if it does not have to be.
+    /// Returns the reason for building a package; empty if unknown, `None` if it is up to date.
     pub fn due(&self, package: Package) -> Option<String> {
         match &self.package(package).standing {
             Freshness::Unknown => Some(String::new()),
@@ -231,13 +225,13 @@ impl Plan {
         }
     }
 
-    /// All packages, each after what it needs.
+    /// Returns all packages in topological order.
     pub fn chain(&self) -> Result<Vec<Package>, PlanError> {
         let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(PlanError::Cycle)?;
         Ok(chain.into_iter().map(|JobId(package)| package).collect())
     }
 
-    /// A package that lacks something cannot be built, and nor can what needs it.
+    /// Excludes a package and its dependents.
     pub fn lacks(&mut self, package: Package, why: String) {
         if self.package(package).state() != State::Prefailed {
             self.set(package, PackageState::Prefailed(Exclusion::Because(why)));
@@ -245,7 +239,7 @@ impl Plan {
         }
     }
 
-    /// There is but one user: what is known to want others, and has to be built, is not, nor is what needs it.
+    /// Excludes packages that need other users, and their dependents, where there is only one user.
     pub fn only_one_user(&mut self) {
         for package in self.all() {
             let it = self.package(package);
@@ -257,7 +251,7 @@ impl Plan {
         }
     }
 
-    /// Fails the open packages that need this one, directly or not, because it will not be there.
+    /// Fails the open direct and indirect dependents of a package that will not be there.
     pub fn fail_dependents(&mut self, package: Package) -> Vec<StateRecord> {
         let state = self.state_of_dependents(package);
         let mut records: Vec<StateRecord> = Vec::new();
@@ -273,7 +267,7 @@ impl Plan {
         records
     }
 
-    /// The state of packages that need one that will not be there.
+    /// Returns the state of dependents of a package that will not be there.
     fn state_of_dependents(&self, package: Package) -> PackageState {
         let it = self.package(package);
         let why = |verb: &str| format!("it needs {}, which {verb}", it.name);
@@ -285,8 +279,8 @@ impl Plan {
         }
     }
 
-    /// Takes over the states that packages have in an unfinished build, by name: what is done stays done, and what has
-    /// failed is not tried again, unless the machine was at fault.
+    /// Takes over states of an unfinished build, by name: packages that are done or failed are not built again, except
+    /// after machine failures.
     pub fn resume(&mut self, state: impl Fn(&str) -> Option<PackageState>) {
         for package in self.all() {
             let Some(state) = state(&self.package(package).name) else { continue };
@@ -303,17 +297,16 @@ impl Plan {
         }
     }
 
-    /// Is there something that is still to be built?
     pub fn has_open(&self) -> bool {
         self.packages.iter().any(|package| package.state() == State::Open)
     }
 
-    /// How many are in each state, in the order of `State::ALL`.
+    /// Counts the packages in each state, in the order of `State::ALL`.
     pub fn counts(&self) -> [usize; State::ALL.len()] {
         State::ALL.map(|state| self.packages.iter().filter(|package| package.state() == state).count())
     }
 
-    /// All of it as rows of the database.
+    /// Returns the plan as rows of the database.
     pub fn rows(&self) -> impl Iterator<Item = Change> {
         self.all().flat_map(|package| {
             let it = self.package(package);
@@ -326,7 +319,7 @@ impl Plan {
         })
     }
 
-    /// What is expected of what is open, as rows of the database.
+    /// Returns the estimates of open packages as rows of the database.
     pub fn expected<'a>(&'a self, estimates: &'a [Estimate]) -> impl Iterator<Item = Change> + 'a {
         let open = self.all().zip(estimates).filter(|&(package, _)| self.package(package).state() == State::Open);
         open.map(|(package, it)| {
@@ -334,7 +327,7 @@ impl Plan {
         })
     }
 
-    /// The schedule of what is open: a package's job has its number. Times are expected wall times, in milliseconds.
+    /// Returns a schedule of the open packages. Job numbers are package numbers. `times` are in milliseconds.
     pub fn schedule(&self, times: &[u64]) -> Result<Schedule, PlanError> {
         let mut schedule = Schedule::new();
         for (order, package) in (0..).zip(&self.packages) {
@@ -354,7 +347,6 @@ impl Plan {
     }
 }
 
-/// A package as a row of the database.
 fn row(package: Package, it: &Planned) -> Change {
     let (name, location, why) = (it.name.clone(), it.location.clone(), it.why().to_owned());
     Change::Package(database::PackageRow {
@@ -368,28 +360,25 @@ fn row(package: Package, it: &Planned) -> Change {
 }
 
 impl Planned {
-    /// Its state, without the data.
     pub fn state(&self) -> State {
         self.state.kind()
     }
 
-    /// Its state with the data.
     pub fn package_state(&self) -> &PackageState {
         &self.state
     }
 
-    /// The reason for its state; empty where that is clear.
     pub fn why(&self) -> &str {
         self.state.why()
     }
 
-    /// The same package, which cannot be built; for one that no plan has yet.
+    /// Excludes a package that is not yet in a plan.
     pub fn excluded(mut self, why: String) -> Planned {
         self.state = PackageState::Prefailed(Exclusion::Because(why));
         self
     }
 
-    /// Its settings as a row of the database. `is_new`: it was built with them now.
+    /// Returns the row of its options. `is_new`: it was built with them now.
     pub(super) fn options_row(&self, is_new: bool) -> Option<Change> {
         let (name, options) = (self.name.clone(), self.options.clone());
         (!options.is_empty()).then_some(Change::Options { name, options, is_new })
@@ -410,13 +399,13 @@ impl Planned {
             standing: Freshness::Unknown,
             content: None,
             is_new: false,
-            needs: Needs::default(),
+            needs: ResourceNeeds::default(),
             on_disk: false,
             attempts: 0,
         }
     }
 
-    /// What a record says of a package that needs these. An error is a name that is none.
+    /// Reads a package's record. Fails if a name is not safe.
     pub fn new(record: &Record<'_>, depends: Vec<Package>) -> Result<Planned, PlanError> {
         let text = |variable| String::from_utf8_lossy(record.value(variable).unwrap_or_default()).trim().to_owned();
         let reason = ["PKG_SKIP_REASON", "PKG_FAIL_REASON"].map(text).into_iter().find(|reason| !reason.is_empty());
@@ -434,7 +423,7 @@ impl Planned {
             standing: Freshness::Unknown,
             content: None,
             is_new: false,
-            needs: Needs::default(),
+            needs: ResourceNeeds::default(),
             on_disk: false,
             attempts: 0,
         })

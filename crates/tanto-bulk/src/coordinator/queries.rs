@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tanto_record::database::{Database, PackageRow};
 
-use super::control_socket::{self, Answer, AskError, Request};
+use super::control_socket::{self, AskError, Request, Response};
 use super::plan::Plan;
 use super::state::State;
 use super::{explain, phase_file, state_dir};
@@ -91,7 +91,7 @@ impl LastRun {
         let package = self.find(word)?;
         let request = Request::Log { package: package.name.clone(), stage: wanted.map(str::to_owned) };
         if package.state == State::Running.name()
-            && let Ok(Answer { code: 0, out, .. }) = control_socket::ask(Path::new(&config.state), &request)
+            && let Ok(Response { code: 0, out, .. }) = control_socket::ask(Path::new(&config.state), &request)
         {
             return Ok(String::from_utf8_lossy(&out).into_owned());
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tanto_record::database::Change;
 use tanto_sys::fs::private_files;
 
-use super::control_socket::{self, Answer, AskError, Request};
+use super::control_socket::{self, AskError, Request, Response};
 use super::phases::scan_some;
 use super::plan::Plan;
 use super::queries::LastRun;
@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::error::BulkError;
 
 /// Rescans the directories of packages and builds them again.
-pub fn retry(config: &Config, packages: Vec<String>) -> Result<Answer, BulkError> {
+pub fn retry(config: &Config, packages: Vec<String>) -> Result<Response, BulkError> {
     // Without a running build, the next one scans.
     if ask(config, &Request::Status)?.is_some() {
         let records = rescan(config, &packages)?;
@@ -34,7 +34,7 @@ pub fn retry(config: &Config, packages: Vec<String>) -> Result<Answer, BulkError
 }
 
 /// Excludes packages from the run.
-pub fn skip(config: &Config, packages: Vec<String>) -> Result<Answer, BulkError> {
+pub fn skip(config: &Config, packages: Vec<String>) -> Result<Response, BulkError> {
     if let Some(answer) = ask(config, &Request::Skip(packages.clone()))? {
         return Ok(answer);
     }
@@ -49,9 +49,9 @@ pub fn skip(config: &Config, packages: Vec<String>) -> Result<Answer, BulkError>
 }
 
 /// Kills running attempts.
-pub fn kill(config: &Config, packages: Vec<String>) -> Result<Answer, BulkError> {
+pub fn kill(config: &Config, packages: Vec<String>) -> Result<Response, BulkError> {
     let answer = ask(config, &Request::Kill(packages))?;
-    Ok(answer.unwrap_or_else(|| Answer::refused("nothing is being built")))
+    Ok(answer.unwrap_or_else(|| Response::refused("nothing is being built")))
 }
 
 /// How long a build may take to begin to listen, or to end.
@@ -59,7 +59,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Asks the running build; `None` if none runs.
-fn ask(config: &Config, request: &Request) -> Result<Option<Answer>, BulkError> {
+fn ask(config: &Config, request: &Request) -> Result<Option<Response>, BulkError> {
     state_dir::open_read_only(config)?;
     let started = Instant::now();
     loop {
@@ -87,14 +87,14 @@ fn named(plan: &Plan, words: &[String]) -> Result<Vec<u32>, String> {
 fn change_offline(
     config: &Config,
     change: impl FnOnce(&Plan, bool) -> Result<(String, Vec<Change>), String>,
-) -> Result<Answer, BulkError> {
+) -> Result<Response, BulkError> {
     let state = state_dir::take(config)?;
     let mut last = LastRun::of(state.store)?;
     match change(&last.plan()?, last.has_ended) {
-        Err(why) => Ok(Answer::refused(why)),
+        Err(why) => Ok(Response::refused(why)),
         Ok((text, changes)) => {
             last.store.apply(last.run, &changes)?;
-            Ok(Answer::ok(text))
+            Ok(Response::ok(text))
         }
     }
 }

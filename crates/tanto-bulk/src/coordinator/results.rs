@@ -13,7 +13,7 @@ use tanto_protocol::{AttemptOutcome, AttemptResult};
 use super::clients;
 use super::frontend::{Coordinator, Running, Step};
 use super::install_artifact::Delivery;
-use super::needs::Needs;
+use super::needs::ResourceNeeds;
 use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::distfiles::bring::new_name;
@@ -170,7 +170,7 @@ impl Coordinator<'_> {
     /// in memory may have contributed.
     fn leave_memory(&mut self, package: Package, result: &AttemptResult, why: &str, schedule: &mut Schedule) {
         self.record_attempt(package, Some(self.clock.now_ms()), MACHINE, why);
-        let used = Needs { memory_kib: result.peak_kib, disk_kib: result.disk_kib };
+        let used = ResourceNeeds { memory_kib: result.peak_kib, disk_kib: result.disk_kib };
         self.plan.write_on_disk(package, used);
         self.tell_needs(package, schedule);
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use tanto_bulk::coordinator::control_socket::{Answer, ControlServer, Request};
+use tanto_bulk::coordinator::control_socket::{ControlServer, Request, Response};
 use tanto_testing::Random;
 
 /// They ask for so much and no more, so that a build comes to its end.
@@ -20,7 +20,7 @@ pub struct Guests<'r> {
     waiting: BTreeSet<u64>,
     /// Numbers of versions and of new packages.
     fresh: usize,
-    pub answers: Vec<Answer>,
+    pub answers: Vec<Response>,
 }
 
 impl<'r> Guests<'r> {
@@ -83,7 +83,7 @@ impl ControlServer for Guests<'_> {
         Some((self.asked, request))
     }
 
-    fn answer(&mut self, guest: u64, answer: Answer) {
+    fn answer(&mut self, guest: u64, answer: Response) {
         assert!(self.waiting.remove(&guest), "guest {guest} has asked nothing, or has an answer");
         assert!(answer.code == 0 || !answer.err.is_empty());
         self.answers.push(answer);

@@ -1,4 +1,4 @@
-//! Files come from a directory that others could write to into one that all trust. Does not know what is in them.
+//! Moves files from directories where others can write into trusted ones, atomically.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -10,11 +10,11 @@ use tanto_sys::user;
 
 use super::urls;
 
-/// What a transfer is called that may be gone on with.
+/// The suffix of a transfer that can be resumed.
 const UNFINISHED: &str = ".pkgsrc.resume";
 
-/// The files below a directory, as they are called from there, in order. Nothing else, and nothing behind links: who wrote
-/// there may have left what leads elsewhere.
+/// Returns the regular files below a directory, as sorted relative paths. Does not follow links, which an untrusted
+/// process could have planted.
 pub(super) fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut files, mut open) = (Vec::new(), vec![PathBuf::new()]);
     if !fs::symlink_metadata(dir)?.is_dir() {
@@ -38,7 +38,7 @@ pub(super) fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A file gets its place, if nobody has it already, and stays there even if the machine stops.
+/// Moves a file to its place durably, unless that exists.
 pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     if fs::symlink_metadata(to).is_ok() {
         return Ok(());
@@ -47,21 +47,21 @@ pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     bring(from, to, true).map(drop)
 }
 
-/// A file gets its place, whole or not at all, and is ours alone then; `for_good`: even if the machine stops. As long as what
-/// comes back is open, `left` does not take it for something that nobody needs.
+/// Moves a file to its place atomically, and makes it ours alone; `for_good`: durably. While the returned file is open,
+/// `left` does not return the new one.
 pub(crate) fn bring(from: &Path, to: &Path, for_good: bool) -> io::Result<File> {
     let mut content = file::open_no_follow(from)?;
     let data = content.metadata()?;
     if !data.is_file() {
         return Err(io::Error::other("it is no file"));
     }
-    // One that has another name could be changed by it.
+    // A file with another hard link could be changed through that.
     if data.nlink() == 1 {
         if data.uid() != user::effective() {
             fchown(&content, Some(user::effective()), None)?;
         }
         content.set_permissions(Permissions::from_mode(SEEN_BY_ALL))?;
-        // If somebody who wrote to it has a lock on it, we go without.
+        // If a writer holds the lock, this continues without it.
         lock::try_lock_exclusive(&content)?;
         if for_good {
             content.sync_all()?;
@@ -76,7 +76,7 @@ pub(crate) fn bring(from: &Path, to: &Path, for_good: bool) -> io::Result<File> 
 
 const SEEN_BY_ALL: u32 = 0o644;
 
-/// From another disk, or from a file that others could change.
+/// Copies a file from another file system, or one that others could change.
 fn copy(content: &mut File, to: &Path, for_good: bool) -> io::Result<File> {
     let new = to.with_file_name(new_name(&std::process::id().to_string()));
     let mut copied = claim(&new)?;
@@ -91,22 +91,21 @@ fn copy(content: &mut File, to: &Path, for_good: bool) -> io::Result<File> {
     match fill() {
         Ok(()) => Ok(copied),
         Err(error) => {
-            // If it cannot be removed now, preparation does it.
+            // If it cannot be removed now, the next preparation does.
             let _ = fs::remove_file(&new);
             Err(error)
         }
     }
 }
 
-/// An empty file of this name, with a lock on it as long as it is open: whoever is killed loses that. An error if somebody
-/// else has it.
+/// Creates an empty file with a lock that lasts while it is open. Fails if another process holds the lock.
 pub(super) fn claim(path: &Path) -> io::Result<File> {
     loop {
         let claimed = lock::open_lock_file(path)?;
         if !lock::try_lock_exclusive(&claimed)? {
             return Err(io::Error::other("another process is making it"));
         }
-        // Somebody may have removed it as a remnant before we had the lock.
+        // Another process may have removed it as a leftover before the lock.
         let data = claimed.metadata()?;
         if fs::symlink_metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (data.dev(), data.ino())) {
             claimed.set_len(0)?;
@@ -118,17 +117,16 @@ pub(super) fn claim(path: &Path) -> io::Result<File> {
 const PREFIX: &str = ".tanto-";
 const SUFFIX: &str = ".new";
 
-/// What a file is called that has not got its place yet; `what` tells it from others of its directory.
+/// Returns a temporary name; `what` distinguishes it from others in its directory.
 pub(crate) fn new_name(what: &str) -> String {
     format!("{PREFIX}{what}{SUFFIX}")
 }
 
-/// Files in a directory, and below, that were on their way to their places when who brought them was killed. Nobody else
-/// begins to work on one as long as it is open.
+/// Returns temporary files of killed processes in a directory tree, locked while they are open.
 pub fn left(dir: &Path) -> Vec<(PathBuf, File)> {
     let (mut left, mut open) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(dir) = open.pop() {
-        // Where we cannot look we have left nothing.
+        // Unreadable directories contain no files of ours.
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let (Ok(kind), name) = (entry.file_type(), entry.file_name()) else { continue };
             let name = name.as_encoded_bytes();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tanto_sys::ipc::unix_socket;
 
 use super::frames::{self, FrameError};
-use super::{Answer, Request, SOCKET};
+use super::{Request, Response, SOCKET};
 
 /// The time limit for a read or a write.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ impl AskError {
 }
 
 /// Sends a request to the build that uses this state directory.
-pub fn ask(state: &Path, request: &Request) -> Result<Answer, AskError> {
+pub fn ask(state: &Path, request: &Request) -> Result<Response, AskError> {
     let mut stream = match unix_socket::connect(state, SOCKET) {
         Ok(stream) => stream,
         Err(error) if is_gone(&error) => return Err(AskError::NoBuild),
@@ -83,10 +83,10 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, AskError> {
     }
 }
 
-fn read_answer(stream: &mut UnixStream, mut bytes: Vec<u8>) -> Result<Answer, AskError> {
+fn read_answer(stream: &mut UnixStream, mut bytes: Vec<u8>) -> Result<Response, AskError> {
     loop {
         if let Some(words) = frames::frame(&bytes)? {
-            return Ok(Answer::of(&words)?);
+            return Ok(Response::of(&words)?);
         }
         read_more(stream, &mut bytes, 64 << 10)?;
     }

@@ -3,7 +3,7 @@
 //! Both sides first send a line with the protocol and its version. Then there is one request and one answer. Each is a length and
 //! as many bytes of words, which have a length each. Lengths have 32 bits, little endian.
 
-use super::{Answer, Request};
+use super::{Request, Response};
 
 /// The greeting before the version.
 pub(super) const PROTOCOL: &[u8] = b"tanto bulk ";
@@ -119,14 +119,14 @@ impl Request {
     }
 }
 
-impl Answer {
+impl Response {
     pub(super) fn bytes(&self) -> Vec<u8> {
         framed(&[&[self.code], &self.err, &self.out])
     }
 
-    pub(super) fn of(words: &[&[u8]]) -> Result<Answer, FrameError> {
+    pub(super) fn of(words: &[&[u8]]) -> Result<Response, FrameError> {
         match words {
-            [[code], err, out] => Ok(Answer { code: *code, out: out.to_vec(), err: err.to_vec() }),
+            [[code], err, out] => Ok(Response { code: *code, out: out.to_vec(), err: err.to_vec() }),
             _ => Err(FrameError::Malformed),
         }
     }

@@ -13,7 +13,7 @@ use tanto_sys::ipc::unix_socket;
 use tanto_sys::user;
 
 use super::frames::{self, FrameError};
-use super::{Answer, ControlServer, Request, SOCKET};
+use super::{ControlServer, Request, Response, SOCKET};
 
 /// The maximum number of connections; others are closed.
 const MAX_CONNECTIONS: usize = 32;
@@ -105,7 +105,7 @@ impl Server {
                 Some(request)
             }
             Err(why) => {
-                self.answer(number, Answer::refused(why));
+                self.answer(number, Response::refused(why));
                 None
             }
         }
@@ -165,7 +165,7 @@ impl ControlServer for Server {
         None
     }
 
-    fn answer(&mut self, number: u64, answer: Answer) {
+    fn answer(&mut self, number: u64, answer: Response) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         (connection.phase, connection.since) = (Phase::Receiving(answer.bytes()), Instant::now());
         let _ = self.set.modify(&connection.stream, number, Interest::Write);

@@ -33,8 +33,8 @@ fn requests_are_decoded_as_they_were_encoded() {
         assert_eq!(Request::of(&words), Ok(request));
         assert!((0..bytes.len()).all(|cut| frames::frame(&bytes[..cut]) == Ok(None)), "it is not whole");
     }
-    let answer = Answer { code: 3, out: b"out\n\0".to_vec(), err: b"\xff".to_vec() };
-    assert_eq!(Answer::of(&frames::frame(&answer.bytes()).unwrap().unwrap()), Ok(answer));
+    let answer = Response { code: 3, out: b"out\n\0".to_vec(), err: b"\xff".to_vec() };
+    assert_eq!(Response::of(&frames::frame(&answer.bytes()).unwrap().unwrap()), Ok(answer));
 }
 
 #[test]
@@ -92,7 +92,7 @@ impl World {
         while !client.is_finished() {
             poll::wait(&mut [Watch::new(&wake_fd)], Some(Duration::from_millis(5))).unwrap();
             while let Some((number, request)) = self.server.next() {
-                self.server.answer(number, Answer::ok(format!("{request:?}")));
+                self.server.answer(number, Response::ok(format!("{request:?}")));
             }
         }
         client.join().unwrap()
@@ -105,7 +105,7 @@ fn request_gets_an_answer() {
     for request in requests() {
         let (state, asked) = (world.state(), request.clone());
         let answer = world.serve(thread::spawn(move || ask(&state, &asked))).unwrap();
-        assert_eq!(answer, Answer::ok(format!("{request:?}")));
+        assert_eq!(answer, Response::ok(format!("{request:?}")));
     }
 }
 

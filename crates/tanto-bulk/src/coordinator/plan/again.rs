@@ -9,12 +9,12 @@ use crate::package::name::Name;
 use crate::resolve::Package;
 
 impl Plan {
-    /// Who needs the package.
+    /// Returns the direct dependents.
     pub fn users(&self, package: Package) -> &[Package] {
         &self.users[package as usize]
     }
 
-    /// All that need one of these, themselves or through others; without these.
+    /// Returns all direct and indirect dependents of packages, without these.
     pub fn all_users(&self, packages: &[Package]) -> Vec<Package> {
         let mut seen = vec![false; self.packages.len()];
         packages.iter().for_each(|&package| seen[package as usize] = true);
@@ -30,8 +30,8 @@ impl Plan {
         found
     }
 
-    /// The packages that a user may mean by this word: the one of that name; all of that directory; the one with that name
-    /// without its version. An error is a text for the user.
+    /// Returns the packages that a user may mean: by name, by directory, or by name without the version. An error is a
+    /// message.
     pub fn named(&self, word: &str) -> Result<Vec<Package>, String> {
         let all = |is_it: &dyn Fn(&Planned) -> bool| -> Vec<Package> {
             self.all().filter(|&package| is_it(self.package(package))).collect()
@@ -51,8 +51,8 @@ impl Plan {
         }
     }
 
-    /// Replaces a package, or adds the one with the next number. All that it needs must be there. `keep_state`: the state
-    /// stays as it is.
+    /// Replaces a package, or adds the one with the next number. Its dependencies must exist. `keep_state`: the state
+    /// does not change.
     pub fn replace(&mut self, package: Package, mut planned: Planned, keep_state: bool) -> Option<StateRecord> {
         let at = package as usize;
         if at == self.packages.len() {
@@ -71,8 +71,7 @@ impl Plan {
         if keep_state { None } else { self.set(package, state) }
     }
 
-    /// Finds anew which packages need one that will not be there, among those that neither run nor have a final state of
-    /// their own.
+    /// Updates the states of dependents of packages that will not be there, except running and finished ones.
     pub fn update_dependents(&mut self) -> Vec<StateRecord> {
         let mut records = Vec::new();
         let Some(chain) = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]) else {
@@ -99,7 +98,7 @@ impl Plan {
         records
     }
 
-    /// The rows of a package that is something else now.
+    /// Returns the rows of a changed package.
     pub fn rows_of(&self, package: Package) -> impl Iterator<Item = Change> {
         let it = self.package(package);
         let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
