@@ -4,7 +4,7 @@ use std::io::{self, Cursor, Read, Write};
 use std::path::Path;
 
 use tanto_bulk::package::archive::plist::{Entry, Plist};
-use tanto_bulk::package::archive::{Kind, Package};
+use tanto_bulk::package::archive::{MemberKind, Package};
 use tanto_bulk::package::name::Name;
 use tanto_bulk::package::pattern::Pattern;
 use tanto_bulk::package::records;
@@ -38,7 +38,7 @@ pub(crate) fn pattern(input: &[u8], _: &Path) {
     let (text, name) = (&input[..end], Name::new(input.get(end + 1..).unwrap_or_default()));
     let Ok(pattern) = Pattern::parse(text) else { return assert!(text.contains(&b'{')) };
     if pattern.matches(&name) {
-        assert!(pattern.beginnings().any(|beginning| name.text().starts_with(beginning)));
+        assert!(pattern.prefixes().any(|prefix| name.text().starts_with(prefix)));
     }
     let plain = !text.iter().any(|byte| b"{}<>*?[]".contains(byte));
     assert!(!plain || pattern.matches(&name) == (text == name.text()));
@@ -56,7 +56,7 @@ pub(crate) fn package(input: &[u8], _: &Path) {
     assert!(!bare || metadata < input.len());
     list(package.metadata().get("+CONTENTS").unwrap_or_default());
     while let Ok(Some(member)) = package.next_file() {
-        assert!(!member.path.is_empty() && (member.kind == Kind::File || member.size == 0));
+        assert!(!member.path.is_empty() && (member.kind == MemberKind::File || member.size == 0));
         let mut content = Vec::new();
         if package.content().read_to_end(&mut content).is_ok() {
             assert_eq!(content.len() as u64, member.size);
@@ -102,7 +102,7 @@ pub(crate) fn message(input: &[u8], _: &Path) {
 pub(crate) fn failure(input: &[u8], _: &Path) {
     let Some(found) = errors::find(input) else {
         // Text that was overwritten or that contains control codes cannot be displayed.
-        let is_seen = input.len() <= errors::LOOKED_AT && !input.iter().any(|byte| b"\r\x1b".contains(byte));
+        let is_seen = input.len() <= errors::TAIL_BYTES && !input.iter().any(|byte| b"\r\x1b".contains(byte));
         return assert!(!is_seen || !input.iter().any(u8::is_ascii_alphanumeric));
     };
     assert!((1..=5).contains(&found.lines.len()));

@@ -1,5 +1,4 @@
-//! What a bulk build is told: one TOML file, with pbulk's names where they mean the same. Does not know where the file
-//! is, nor who obeys.
+//! Settings of a bulk build, from one TOML file with pbulk's names where they mean the same.
 
 mod keys;
 pub mod pbulk;
@@ -16,148 +15,124 @@ pub use self::keys::{KEYS, Key};
 pub use self::read::{ConfigError, ConfigProblem};
 pub use self::stage::Stage;
 
-/// What `sandbox` says if there is to be none.
+/// The value of `sandbox` that turns sandboxes off.
 pub const NO_SANDBOX: &str = "none";
 
-/// The variable that names a file with settings of the tree.
+/// The variable that names the file with settings of the tree.
 const MAKECONF: &str = "MAKECONF";
 
-/// All settings. Paths are absolute once the file was read from a directory.
+/// All settings. Paths are absolute after `Config::read`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The package tree.
     pub pkgsrc: String,
-    /// The program that reads its makefiles: bmake.
+    /// bmake.
     pub make: String,
-    /// Where packages are installed.
     pub prefix: String,
-    /// The database of what is installed.
+    /// The database of installed packages.
     pub pkgdb: String,
     /// Binary packages are in `All` below it.
     pub packages: String,
-    /// Logs of packages.
     pub bulklog: String,
-    /// Where Tanto keeps its own state.
     pub state: String,
-    /// What an empty prefix is made from; empty: nothing.
+    /// An archive or a directory that fills an empty prefix.
     pub bootstrapkit: String,
-    /// Installs packages.
     pub pkg_add: String,
-    /// Removes packages.
     pub pkg_delete: String,
-    /// Ends the names of binary packages.
+    /// PKG_SUFX.
     pub pkg_sufx: String,
-    /// A file that names the directories that are wanted; empty: the whole tree.
+    /// A list of the wanted directories; empty for the whole tree.
     pub limited_list: String,
-    /// What was scanned is not scanned again while nothing has changed that it depends on.
+    /// Reuses scan results while their inputs are unchanged.
     pub reuse_scan_results: bool,
-    /// Who configures and builds when Tanto is root.
+    /// The user of build stages if Tanto is root.
     pub unprivileged_user: String,
-    /// Files are fetched and checked as that user too.
+    /// Fetches and verifies as that user too.
     pub use_unprivileged_checksum: bool,
-    /// Scans at a time; 0: as many as there are processors.
+    /// Parallel scans; 0 for the number of processors.
     pub scan_clients: usize,
-    /// Job tokens for all packages together; 0: as many as there are processors.
+    /// Job tokens for all packages; 0 for the number of processors.
     pub jobs: usize,
-    /// MAKE_JOBS for each package; 0: as many as there are tokens.
+    /// MAKE_JOBS of each package; 0 for the number of tokens.
     pub make_jobs: usize,
-    /// In what packages are built.
+    /// A `SandboxKind`, or `NO_SANDBOX`.
     pub sandbox: String,
-    /// Packages that need what is not there do not stop the others.
+    /// Builds the other packages if dependencies are missing.
     pub ignore_missing_dependencies: bool,
-    /// A package is up to date though another that it was built with is newer.
+    /// Ignores that a package that this one was built with is newer.
     pub skip_age_check: bool,
-    /// A package is out of date if it was built with other options or settings of `mk.conf`.
+    /// Rebuilds packages whose options or settings of `mk.conf` changed.
     pub rebuild_on_options: bool,
-    /// Run at the beginning of a bulk build; empty: nothing.
+    /// A command that runs first; empty for none, as below.
     pub script_phase_pre_build: String,
-    /// The system that packages see.
+    /// The root of the system that packages see.
     pub sandbox_root: String,
-    /// How much a package may write in memory.
     pub scratch_size: Scratch,
-    /// What a package needs comes as layers.
+    /// Mounts dependencies as layers.
     pub layers: bool,
-    /// How many bytes of layers are kept; none: any number.
+    /// The size limit of the layers, in bytes.
     pub layers_size: Option<u64>,
-    /// Where work directories are in a sandbox.
     pub wrkobjdir: String,
-    /// Where fetched files are.
     pub distdir: String,
-    /// Where files are fetched from before all other places; empty: nowhere.
+    /// The first site to fetch from.
     pub master_site_override: String,
-    /// What a user would have to fetch is fetched all the same.
+    /// Fetches files that ask for interaction too.
     pub ignore_interactive_fetch: bool,
-    /// Run for each file that was fetched; empty: nothing.
+    /// Runs for each fetched file.
     pub post_fetch_hook: String,
-    /// What a failed package's work directory had is kept.
+    /// Archives the work directory of a failed package.
     pub keep_wrkdir: bool,
-    /// What was in the prefix when a package failed is kept.
+    /// Archives the prefix of a failed package.
     pub keep_prefix: bool,
-    /// Packages at a time; 0: as many as there are processors.
+    /// Parallel packages; 0 for the number of processors.
     pub build_clients: usize,
-    /// Run when a sandbox is mounted, outside; empty: nothing.
+    /// Runs outside of a mounted sandbox.
     pub client_prepare_chroot: String,
-    /// Run when a sandbox is mounted, inside; empty: nothing.
+    /// Runs inside of a mounted sandbox.
     pub client_prepare_action: String,
-    /// Run for each package that was built, before it gets its place; empty: nothing.
+    /// Runs for each built package before it is moved to its place.
     pub sync_package: String,
-    /// Run for each package that has failed; empty: nothing.
+    /// Runs for each failed package.
     pub sync_buildlog: String,
-    /// Run before the scan; empty: nothing.
     pub script_phase_scan: String,
-    /// Run before packages are built; empty: nothing.
     pub script_phase_build: String,
-    /// Run when the build is over; empty: nothing.
     pub script_phase_report: String,
-    /// Run after that; empty: nothing.
     pub script_phase_upload: String,
-    /// Where reports can be read, once they are published.
+    /// The URL of published reports.
     pub base_url: String,
-    /// Copies packages and reports to a server.
     pub rsync: String,
-    /// Its arguments for packages.
     pub pkg_rsync_args: String,
-    /// Where packages go; empty: nowhere.
     pub pkg_rsync_target: String,
-    /// Its arguments for reports.
     pub report_rsync_args: String,
-    /// Where reports go; empty: nowhere.
     pub report_rsync_target: String,
-    /// Sends letters.
     pub mail: String,
-    /// Begins the subjects of reports.
     pub report_subject_prefix: String,
-    /// Who gets reports; empty: nobody.
     pub report_recipients: String,
-    /// Makes a signature; empty: packages are not signed.
+    /// Prints a signature of its input; empty if packages are not signed.
     pub sign_command: String,
-    /// Who runs that where Tanto is root.
+    /// The user of `sign_command` if Tanto is root.
     pub sign_user: String,
-    /// The directory with the key.
     pub sign_keys: String,
-    /// A file with the public keys or certificates that signatures are verified with; empty: those of `sign_keys`.
+    /// Public keys or certificates for verifying; empty for those of `sign_keys`.
     pub sign_public_key: String,
-    /// Signed packages are in `All` below it.
     pub signed: String,
-    /// For stages that have none of their own.
+    /// Limits of stages without their own.
     pub limits: Limits,
-    /// All those of single stages, of which something is said.
+    /// Limits of single stages.
     pub stages: BTreeMap<String, Limits>,
-    /// Environment variables of scans and builds, besides those that they have anyway.
+    /// Additional environment variables of scans and builds.
     pub environment: BTreeMap<String, String>,
 }
 
-/// Whoever still holds the output of a command that has ended may say so much longer what there is to say.
+/// How long the output of an ended command may stay open, in milliseconds.
 const LINGER_MS: i64 = 2_000;
 
-/// How much a package may write in memory; one that writes more does so on the disk.
+/// The limit of files in memory. Packages that exceed it are moved to the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scratch {
-    /// As much as there is room for when a build begins.
+    /// From the free memory at the start.
     Auto,
-    /// Nothing.
     Disk,
-    /// So many bytes.
+    /// Bytes.
     Most(u64),
 }
 
@@ -189,25 +164,25 @@ impl SandboxKind {
     }
 }
 
-/// When a command is ended.
+/// Limits of a command, which is killed beyond them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// After so many milliseconds without a new process, processor time or output.
+    /// Milliseconds without a new process, CPU time or output.
     pub hang_ms: Option<i64>,
-    /// After so many milliseconds.
+    /// Milliseconds.
     pub total_ms: Option<i64>,
-    /// After so many milliseconds of processor time, of all its processes.
+    /// Milliseconds of CPU time of all its processes.
     pub cpu_ms: Option<i64>,
-    /// When these hold more memory, in bytes.
+    /// Bytes of memory of all its processes.
     pub memory: Option<u64>,
-    /// When it has printed more bytes.
+    /// Bytes of output.
     pub log: Option<u64>,
-    /// When its package has written more bytes, as far as they are still there.
+    /// Bytes of files that its package has written and not removed.
     pub disk: Option<u64>,
 }
 
 impl Limits {
-    /// As the monitor wants them.
+    /// Converts the limits for the process monitor.
     pub fn watched(self) -> ResourceLimits {
         ResourceLimits {
             hang_ms: self.hang_ms,
@@ -291,19 +266,19 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file's text. Relative paths are taken from `dir`, which is absolute.
+    /// Parses a configuration. Relative paths are resolved in `dir`, which is absolute.
     pub fn read(text: &str, dir: &Path) -> Result<Config, ConfigError> {
         let mut config = read::read(text)?;
         config.settle(dir);
         Ok(config)
     }
 
-    /// The file that says all of this, with a line on each key.
+    /// Formats the configuration, with a comment for each key.
     pub fn text(&self) -> String {
         write::text(self)
     }
 
-    /// When a command of this stage (or of `scan`) is ended.
+    /// Returns the limits of a stage, or of `scan`.
     pub fn limits(&self, stage: &str) -> Limits {
         self.stages.get(stage).copied().unwrap_or(self.limits)
     }
@@ -313,7 +288,7 @@ impl Config {
         Path::new(&self.bulklog).join("meta")
     }
 
-    /// The file with the settings of the tree that MAKECONF names.
+    /// The file that MAKECONF names.
     pub fn makeconf(&self) -> Option<PathBuf> {
         let inherited = || std::env::var_os(MAKECONF).map(PathBuf::from);
         self.environment.get(MAKECONF).map(PathBuf::from).or_else(inherited)
@@ -324,7 +299,7 @@ impl Config {
         for key in KEYS {
             match key.field {
                 keys::Field::Path(field) if !field(self).is_empty() => absolute(field(self)),
-                // A name alone is looked for in PATH.
+                // A bare name is found in PATH.
                 keys::Field::Program(field) if field(self).contains('/') => absolute(field(self)),
                 _ => {}
             }
@@ -341,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn configuration_round_trips() {
         let defaults = Config::default();
         let mut settled = defaults.clone();
         settled.settle(Path::new("/here"));
@@ -368,7 +343,7 @@ mod tests {
 
     #[test]
     fn stages_have_limits_of_their_own() {
-        // Tables come after all keys, as TOML has it, but may say what a key has said.
+        // TOML tables come after all keys, but may set keys that they follow.
         let stages = "[stage.scan]\ntimeout = \"1h30m\"\n[stage.build]\nmemory_limit = \"8G\"\nlog_limit = \"0\"\n";
         let config =
             read(&format!("hang_timeout = \"10m\"\nlog_limit = \"64M\"\ndisk_limit = \"1T\"\n{stages}")).unwrap();
@@ -387,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stage_may_take_is_told_to_the_monitor() {
+    fn limits_are_passed_to_the_monitor() {
         let limits =
             read("cpu_limit = \"1h\"\nmemory_limit = \"2G\"\nlog_limit = \"1M\"\ndisk_limit = \"3G\"").unwrap().limits;
         let watched = limits.watched();
@@ -396,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn errors_have_an_offset() {
         for (text, at, why) in [
             ("pkgsrc = \"x\"\npkgscr = \"y\"", 13, "unknown key 'pkgscr'"),
             ("reuse_scan_results = \"yes\"", 21, "expected true or false"),

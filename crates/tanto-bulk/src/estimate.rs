@@ -1,9 +1,8 @@
-//! What a package will take that was never built: a guess from what others took. Does not know what the time is for.
+//! Estimates build times of packages that were never built.
 //!
-//! A model, fitted to all that is known, says what a package takes that needs the like, is made by the same build system,
-//! and has as much fetched for it. Other versions of it, or the
-//! other packages of its directory (the same program for another Python), say more; how much more, and so how far the
-//! estimate goes from the model's to theirs, is measured on packages that are known.
+//! A linear model, fitted to all known times, predicts from dependencies, build systems and download sizes. Times of
+//! other versions, or of other packages of the same directory (the same program for another Python), correct it. The
+//! weight of the correction is fitted to packages with known times.
 
 pub mod distfiles;
 mod features;
@@ -20,23 +19,22 @@ use crate::resolve::Package;
 use features::{Features, fetched};
 use model::Model;
 
-/// What a guess rests on.
+/// The basis of an estimate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Basis {
-    /// It is no guess: the package itself took so long.
+    /// The measured time of the package.
     Known,
-    /// Other versions of it, and the model.
+    /// Other versions, and the model.
     Version,
     /// Other packages of its directory, and the model.
     Directory,
-    /// The model: packages that need the like, and are needed by as many.
     Model,
-    /// Nothing was ever built: only how much is fetched.
+    /// The download size, if no times are known.
     Nothing,
 }
 
 impl Basis {
-    /// In a word, as it stands in the database.
+    /// The name in the database.
     pub fn name(self) -> &'static str {
         match self {
             Basis::Known => "known",
@@ -48,34 +46,30 @@ impl Basis {
     }
 }
 
-/// What is taken of a package, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// Wall time.
+    /// Wall time in milliseconds.
     pub ms: u64,
-    /// What it rests on.
     pub basis: Basis,
 }
 
-/// What packages are, without their times.
+/// The input of an estimate.
 #[derive(Clone, Copy)]
 pub struct Tree<'a> {
-    /// Them.
     pub records: &'a [Record<'a>],
-    /// What each needs.
     pub depends: &'a [Vec<Package>],
-    /// How much is fetched for each, in bytes; 0 if that is not known.
+    /// Download sizes in bytes; 0 if unknown.
     pub sizes: &'a [u64],
 }
 
-/// If nothing was ever built, the logarithm of milliseconds for packages for which nothing is fetched, and how it grows
-/// with [`fetched`]: a line through 1,276 packages of a bulk build of 2026, from 16 s for 10 kB to 460 s for 100 MB.
+/// Without known times: the logarithm of milliseconds without downloads, and its slope over [`fetched`]. A line through
+/// 1,276 packages of a bulk build of 2026, from 16 s for 10 kB to 460 s for 100 MB.
 const USUAL: f64 = 9.4058;
 const USUAL_GROWTH: f64 = 0.3941;
-/// From fewer packages no model is made: the median says as much.
+/// With fewer packages, the median is as good as a model.
 const FEWEST: usize = 30;
 
-/// Estimates of all packages, from the times of those that are known, in milliseconds.
+/// Estimates all packages from the known times, in milliseconds.
 pub fn all(tree: Tree<'_>, known: &[Option<u64>]) -> Vec<Estimate> {
     let Some(longest) = known.iter().flatten().max() else {
         let one = |&size: &u64| Estimate { ms: milliseconds(usual(size)), basis: Basis::Nothing };
@@ -87,7 +81,7 @@ pub fn all(tree: Tree<'_>, known: &[Option<u64>]) -> Vec<Estimate> {
         Some(ms) => Estimate { ms: *ms, basis: Basis::Known },
         None => {
             let it = relatives.estimate(&tree.records[package as usize], strangers.predict(package));
-            // A line knows no end; what was seen does.
+            // Stay in the range of known times.
             Estimate { ms: it.ms.min(*longest), ..it }
         }
     };
@@ -102,18 +96,18 @@ fn milliseconds(log: f64) -> u64 {
     log.exp().round().clamp(1.0, u32::MAX.into()) as u64
 }
 
-/// Times are compared by their ratios: from seconds to minutes is the same step as from minutes to hours.
+/// Times are compared by ratios.
 fn log(ms: u64) -> f64 {
     (ms.max(1) as f64).ln()
 }
 
 type Times<'t> = HashMap<(Basis, &'t [u8]), Vec<f64>, RandomState>;
 
-/// What is known of other versions, and of the same directories.
+/// Known times of other versions and of the same directories.
 struct Relatives<'t> {
-    /// Logarithms, in rising order.
+    /// Sorted logarithms.
     times: Times<'t>,
-    /// How far to go from the model's answer to theirs: 0 to 1.
+    /// The weight of these times against the model, 0 to 1.
     trust: f64,
 }
 
@@ -133,7 +127,7 @@ impl<'t> Relatives<'t> {
         relatives
     }
 
-    /// What the others of its directory took, if this one takes so long.
+    /// The median of the others, without this time.
     fn others(&self, record: &Record<'t>, time: f64) -> Option<f64> {
         let mut times = self.times.get(&(Basis::Directory, record.location))?.clone();
         times.remove(times.iter().position(|&it| it == time)?);
@@ -156,8 +150,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// Where between two answers the truth lies, by least squares: 0 at the first, 1 at the second. Without anything to go by,
-/// relatives are believed.
+/// Fits the weight of the second of two predictions by least squares, 0 to 1; 1 without data.
 fn trust(guesses: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
     let (mut along, mut whole) = (0.0, 0.0);
     for (first, second, truth) in guesses {
@@ -167,10 +160,10 @@ fn trust(guesses: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
     if whole > 0.0 { (along / whole).clamp(0.0, 1.0) } else { 1.0 }
 }
 
-/// What is known of all others.
+/// The prediction from all other packages.
 enum Strangers<'a> {
     Model(Features, Model),
-    /// All take so much more than is usual.
+    /// A constant factor on the usual time.
     Alike(&'a [u64], f64),
 }
 
@@ -196,7 +189,7 @@ impl<'a> Strangers<'a> {
     }
 }
 
-/// How far estimates are from what packages took: of half of them, the larger is at most so many times the smaller.
+/// The median error of estimates, as a factor.
 pub fn median_error(pairs: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
     let mut errors: Vec<f64> = pairs
         .map(|(estimated, took)| {
@@ -224,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn relatives_tell_before_strangers() {
+    fn other_versions_outweigh_the_model() {
         let estimates = estimates(&[
             ("a-1", "devel/a", Some(10)),
             ("a-2", "devel/a2", None),
@@ -240,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn with_few_times_or_none_what_is_fetched_tells() {
+    fn with_few_times_download_size_decides() {
         let records = [record("a-1", "devel/a"), record("b-1", "devel/b"), record("c-1", "devel/c")];
         let depends = vec![Vec::new(); records.len()];
         let tree = Tree { records: &records, depends: &depends, sizes: &[0, 10_000, 100_000_000] };
@@ -251,8 +244,8 @@ mod tests {
     }
 
     #[test]
-    fn what_packages_need_tells_what_they_take() {
-        // What needs the compiler takes a hundred times as long.
+    fn dependencies_predict_times() {
+        // Dependents of the compiler take a hundred times as long.
         let names: Vec<(String, String)> = (0..100).map(|at| (format!("p{at}-1"), format!("c/p{at}"))).collect();
         let records: Vec<Record<'_>> = names.iter().map(|(name, location)| record(name, location)).collect();
         let needs_it = |at: usize| at.is_multiple_of(2) && at > 0;

@@ -1,17 +1,16 @@
-//! What a bulk build has brought: what failed and why, what that blocks, what has changed, what it cost. Does not know
-//! how rows are kept, nor where a report goes.
+//! Reports of bulk builds: failures, their dependents, changes, costs. A function of the database rows of a run.
 
 pub mod changes;
 pub mod costs;
+pub mod dependents;
 pub mod errors;
 mod html;
 mod json;
 pub mod machine;
-mod picture;
-pub mod reach;
 #[cfg(test)]
 mod tests;
 mod text;
+mod timeline;
 
 use std::collections::HashMap;
 
@@ -21,37 +20,31 @@ use crate::coordinator::state::{MACHINE, State};
 use crate::package::records::Record;
 use changes::Changes;
 use costs::Costs;
-use errors::Found;
+use errors::ErrorLines;
 
-/// All rows of a run, and the packages of the one before.
+/// The rows of a run, and the packages of the run before.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Rows {
-    /// The run.
+pub struct RunRows {
     pub run: RunRow,
-    /// By number.
     pub packages: Vec<PackageRow>,
-    /// Which package needs which.
+    /// Package and dependency.
     pub edges: Vec<(u32, u32)>,
-    /// By job.
     pub attempts: Vec<AttemptRow>,
-    /// By job and time.
     pub stages: Vec<StageRow>,
-    /// By package.
     pub expected: Vec<EstimateRow>,
-    /// Of the run before, if there was one.
     pub earlier: Option<(RunRow, Vec<PackageRow>)>,
 }
 
-impl Rows {
-    /// Of the last run; nothing if there was none.
-    pub fn read(store: &Database) -> database::Result<Option<Rows>> {
+impl RunRows {
+    /// Reads the last run.
+    pub fn read(store: &Database) -> database::Result<Option<RunRows>> {
         let runs = store.runs()?;
         let Some((&run, before)) = runs.split_last() else { return Ok(None) };
         let earlier = match before.last() {
             Some(&earlier) => Some((earlier, store.packages(earlier.run)?)),
             None => None,
         };
-        Ok(Some(Rows {
+        Ok(Some(RunRows {
             run,
             packages: store.packages(run.run)?,
             edges: store.edges(run.run)?,
@@ -63,78 +56,68 @@ impl Rows {
     }
 }
 
-/// What is to be told of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report<'r> {
-    rows: &'r Rows,
-    /// By package; empty where that is not known.
+    rows: &'r RunRows,
+    /// By package; empty if unknown.
     maintainers: Vec<String>,
-    /// What failed; what blocks most comes first.
+    /// Failed packages, most blocking first.
     pub failures: Vec<Failure>,
-    /// What was not tried, for reasons of its own; what blocks most comes first.
-    pub masked: Vec<Masked>,
-    /// Against the run before.
+    /// Excluded packages, most blocking first.
+    pub masked: Vec<Excluded>,
+    /// Compared with the run before.
     pub changes: Option<Changes>,
-    /// What all of it took.
     pub costs: Costs,
-    /// What was tried more than once.
     pub retries: Vec<Retry>,
-    /// What was built, and of which there is something to say all the same: it left processes running, for one.
+    /// Built packages with a remark, such as leftover processes.
     pub notes: Vec<u32>,
 }
 
-/// A package that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Which.
     pub package: u32,
-    /// How many packages need it, directly or not.
+    /// The number of dependents, direct or not.
     pub blocks: usize,
-    /// The stage that failed; empty if that is not known.
+    /// The failed stage; empty if unknown.
     pub stage: String,
-    /// The file with what that printed; empty if it is gone.
+    /// The log; empty if it was removed.
     pub log: String,
-    /// What stands there.
-    pub found: Option<Found>,
+    /// The error in the log.
+    pub found: Option<ErrorLines>,
 }
 
-/// A package that says itself that it cannot be built, or was left out.
+/// A package that cannot be built, or was skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Masked {
-    /// Which.
+pub struct Excluded {
     pub package: u32,
-    /// How many packages need it, directly or not.
+    /// The number of dependents, direct or not.
     pub blocks: usize,
 }
 
-/// An attempt that did not end as the package's own.
+/// An attempt that was repeated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Retry {
-    /// Whose.
     pub package: u32,
-    /// Which attempt.
     pub attempt: u32,
-    /// Who made it.
     pub client: String,
-    /// Why it was made again.
     pub why: String,
 }
 
-/// What was tried in vain, whoever is to blame.
+/// Whether the attempts were used up.
 const FAILED: [State; 2] = [State::Failed, State::MachineFailed];
 
 impl<'r> Report<'r> {
-    /// What these rows tell. `log` gives the end of a file, at least what `errors::LOOKED_AT` wants; `records` tells who
-    /// looks after packages.
-    pub fn new(rows: &'r Rows, records: &[Record<'_>], log: impl Fn(&str) -> Option<Vec<u8>>) -> Report<'r> {
-        let blocks = reach::dependents(rows.packages.len(), &rows.edges);
+    /// Makes the report. `log` returns the end of a file, at least `errors::TAIL_BYTES` bytes; `records` name the
+    /// maintainers.
+    pub fn new(rows: &'r RunRows, records: &[Record<'_>], log: impl Fn(&str) -> Option<Vec<u8>>) -> Report<'r> {
+        let blocks = dependents::dependents(rows.packages.len(), &rows.edges);
         let mut failures: Vec<Failure> = FAILED
             .iter()
             .flat_map(|&it| in_state(rows, it))
             .map(|it| failure(rows, it.package, &blocks, &log))
             .collect();
-        let masked = |it: &PackageRow| Masked { package: it.package, blocks: blocked(&blocks, it.package) };
-        let mut masked: Vec<Masked> =
+        let masked = |it: &PackageRow| Excluded { package: it.package, blocks: blocked(&blocks, it.package) };
+        let mut masked: Vec<Excluded> =
             [State::Prefailed, State::NeedsRoot].iter().flat_map(|&it| in_state(rows, it)).map(masked).collect();
         failures.sort_by_key(|it| (std::cmp::Reverse(it.blocks), it.package));
         masked.sort_by_key(|it| (std::cmp::Reverse(it.blocks), it.package));
@@ -158,14 +141,14 @@ impl<'r> Report<'r> {
         self.maintainers.get(package as usize).map_or("", |it| it)
     }
 
-    /// How many packages are in each state, in the order of `State::ALL`; those with none are left out.
+    /// Counts packages by state in the order of `State::ALL`, without zeros.
     pub fn counts(&self) -> Vec<(State, usize)> {
         let count = |state: State| (state, in_state(self.rows, state).count());
         State::ALL.into_iter().map(count).filter(|&(_, count)| count > 0).collect()
     }
 }
 
-fn in_state(rows: &Rows, state: State) -> impl Iterator<Item = &PackageRow> {
+fn in_state(rows: &RunRows, state: State) -> impl Iterator<Item = &PackageRow> {
     rows.packages.iter().filter(move |it| it.state == state.name())
 }
 
@@ -177,8 +160,8 @@ fn blocked(blocks: &[u32], package: u32) -> usize {
     blocks.get(package as usize).map_or(0, |&count| count as usize)
 }
 
-fn failure(rows: &Rows, package: u32, blocks: &[u32], log: &impl Fn(&str) -> Option<Vec<u8>>) -> Failure {
-    // What came after the failure cleaned up.
+fn failure(rows: &RunRows, package: u32, blocks: &[u32], log: &impl Fn(&str) -> Option<Vec<u8>>) -> Failure {
+    // Later stages clean up.
     let of_it = rows.stages.iter().filter(|it| it.job == rows.packages[package as usize].job);
     let stage = of_it.rev().find(|it| it.exit != 0);
     let path = stage.map(|it| it.log.clone()).unwrap_or_default();
@@ -192,14 +175,14 @@ fn failure(rows: &Rows, package: u32, blocks: &[u32], log: &impl Fn(&str) -> Opt
     }
 }
 
-fn maintainers(rows: &Rows, records: &[Record<'_>]) -> Vec<String> {
+fn maintainers(rows: &RunRows, records: &[Record<'_>]) -> Vec<String> {
     let maintainer =
         |record: &Record<'_>| String::from_utf8_lossy(record.value("MAINTAINER").unwrap_or_default()).into();
     let by_name: HashMap<&[u8], String> = records.iter().map(|record| (record.name, maintainer(record))).collect();
     rows.packages.iter().map(|it| by_name.get(it.name.as_bytes()).cloned().unwrap_or_default()).collect()
 }
 
-fn retries(rows: &Rows) -> Vec<Retry> {
+fn retries(rows: &RunRows) -> Vec<Retry> {
     let packages: HashMap<u32, &PackageRow> = rows.packages.iter().map(|it| (it.job, it)).collect();
     let is_last =
         |it: &AttemptRow| !rows.attempts.iter().any(|other| other.job == it.job && other.attempt > it.attempt);

@@ -1,5 +1,4 @@
-//! Which packages each package needs: finds for every dependency the package that pbulk's resolver would take. Does not
-//! know where records come from, nor whether a package will be built.
+//! Resolves dependencies as pbulk's resolver does.
 
 mod cycle;
 mod index;
@@ -19,95 +18,77 @@ use crate::package::records::Record;
 
 use index::Index;
 
-/// A package: its place among the records, those of the first scan before those of the next.
+/// The index of a package in the records.
 pub type Package = u32;
 
-/// What is needed of the packages that are wanted.
+/// The resolved dependencies.
 #[derive(Debug)]
 pub struct Resolution<'t> {
-    /// All of them, with the names taken apart.
     names: Vec<Name<'t>>,
     packages: Vec<Resolved>,
-    /// What there is to tell a maintainer, in the order of the packages.
+    /// In the order of the packages.
     pub findings: Vec<Finding<'t>>,
 }
 
-/// What became of a package.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Resolved {
-    /// It is in a scan of what is wanted, or something that is wanted needs it.
+    /// A wanted package, or a dependency of one.
     pub wanted: bool,
-    /// What it needs, each once, in the order of ALL_DEPENDS. Nothing if any of it is not there.
+    /// Unique, in the order of ALL_DEPENDS; empty if a dependency is missing.
     pub depends: Vec<Package>,
-    /// Not all that it needs is there.
+    /// A dependency is missing.
     pub broken: bool,
 }
 
-/// Something a maintainer should know.
+/// A problem of the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finding<'t> {
-    /// Nothing matches: the package cannot be built.
+    /// Nothing matches a dependency: the package cannot be built.
     NoMatch {
-        /// What needs it.
         package: Package,
-        /// The pattern.
         pattern: &'t [u8],
-        /// Where the package says that it is.
+        /// The location in the dependency.
         location: &'t [u8],
-        /// What comes near: other versions, or packages whose names are alike. The best first.
+        /// Similar packages, the best first.
         nearest: Vec<Package>,
     },
-    /// The best match lies elsewhere than the dependency says.
+    /// The best match is in another directory than the dependency names.
     Elsewhere {
-        /// What needs it.
         package: Package,
-        /// The pattern.
         pattern: &'t [u8],
-        /// Where the package says that it is.
+        /// The location in the dependency.
         location: &'t [u8],
-        /// What was taken.
+        /// The match.
         best: Package,
     },
-    /// This is no `pattern:../../category/directory`.
-    NoDependency {
-        /// Where it stands.
-        package: Package,
-        /// The words.
-        text: &'t [u8],
-    },
+    /// Not `pattern:../../category/directory`.
+    NoDependency { package: Package, text: &'t [u8] },
     /// There is no ALL_DEPENDS.
     NoList(Package),
-    /// Two packages have this name; the first is taken.
-    Duplicate {
-        /// Taken.
-        first: Package,
-        /// Never taken.
-        second: Package,
-    },
-    /// Each of them needs the next, and the last one the first.
+    /// Two packages with the same name; the first is used.
+    Duplicate { first: Package, second: Package },
+    /// Each package needs the next one, and the last one the first.
     Cycle(Vec<Package>),
 }
 
 impl Finding<'_> {
-    /// The packages cannot be built.
+    /// Whether the packages cannot be built.
     pub fn is_error(&self) -> bool {
         !matches!(self, Finding::Elsewhere { .. } | Finding::Duplicate { .. })
     }
 }
 
 impl<'t> Resolution<'t> {
-    /// What became of a package.
     pub fn package(&self, package: Package) -> &Resolved {
         &self.packages[package as usize]
     }
 
-    /// Its name.
     pub fn name(&self, package: Package) -> &Name<'t> {
         &self.names[package as usize]
     }
 
-    /// What there is to build: the records of what is wanted, of several with one name the first; and what each needs,
-    /// by its place among these.
+    /// Returns the packages to build: their indices in the records, the records, and the dependencies by index in this
+    /// list. Duplicates are left out.
     pub fn chosen(&self, records: &[Record<'t>]) -> (Vec<Package>, Vec<Record<'t>>, Vec<Vec<Package>>) {
         let second = |finding: &Finding<'_>| match *finding {
             Finding::Duplicate { second, .. } => Some(second),
@@ -126,7 +107,7 @@ impl<'t> Resolution<'t> {
         (chosen, records, depends)
     }
 
-    /// All packages, wanted or not.
+    /// Iterates over all packages.
     pub fn packages(&self) -> impl Iterator<Item = (Package, &Resolved)> {
         (0..).zip(&self.packages)
     }
@@ -155,7 +136,7 @@ pub fn depends_of<'t>(records: &[Record<'t>]) -> Result<Vec<Vec<Package>>, Unkno
     records.iter().map(of).collect()
 }
 
-/// Resolves the first `wanted` records, and of the others what these need.
+/// Resolves the first `wanted` records and their dependencies.
 pub fn resolve<'t>(records: &[Record<'t>], wanted: usize) -> Resolution<'t> {
     let names: Vec<Name<'t>> = records.iter().map(|record| Name::new(record.name)).collect();
     let index = Index::new(&names);
@@ -174,7 +155,7 @@ pub fn resolve<'t>(records: &[Record<'t>], wanted: usize) -> Resolution<'t> {
     Resolution { names, packages, findings }
 }
 
-/// A pattern that was seen: one is used seven times on average.
+/// The result of a pattern; each is used seven times on average.
 struct Known {
     pattern: Pattern,
     best: Option<Package>,
@@ -204,7 +185,7 @@ impl<'t> Dependency<'t> {
 }
 
 impl<'t> Resolver<'t, '_> {
-    /// In the order of the records; what turns out to be needed later, after them.
+    /// Resolves wanted packages in order, then their dependencies.
     fn all(&mut self, wanted: usize) {
         let mut waiting: Vec<Package> = (0..wanted as Package).rev().collect();
         for &package in &waiting {
@@ -243,7 +224,7 @@ impl<'t> Resolver<'t, '_> {
         self.packages[package as usize] = Resolved { depends: chosen, broken, ..self.packages[package as usize] };
     }
 
-    /// Adds what this word needs, unless something that was chosen before will do. False where there is nothing.
+    /// Adds the match of a dependency, unless a package chosen before matches. Returns false if nothing matches.
     fn dependency(&mut self, package: Package, word: &'t [u8], chosen: &mut Vec<Package>) -> bool {
         let Some(dependency) = Dependency::parse(word) else {
             self.findings.push(Finding::NoDependency { package, text: word });

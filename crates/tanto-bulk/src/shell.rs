@@ -1,11 +1,11 @@
-//! Words as a shell reads them, and lines that it runs for us. Does not know of which command.
+//! Quoting for the shell, and running shell commands.
 
 use std::fmt::Write;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// One word for the shell.
+/// Quotes a word.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._/,@=:".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
@@ -15,7 +15,7 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// ` --KEY=VALUE` for each.
+/// Formats ` --KEY=VALUE` for each pair.
 pub(crate) fn options(all: &[(&str, &str)]) -> String {
     let mut words = String::new();
     for (key, value) in all {
@@ -24,7 +24,7 @@ pub(crate) fn options(all: &[(&str, &str)]) -> String {
     words
 }
 
-/// The values of these keys in such words; empty where a key is not said. None if others are.
+/// Parses such words. Absent keys are empty; `None` if there are other words.
 pub(crate) fn values<const N: usize>(words: &[Vec<u8>], keys: [&str; N]) -> Option<[String; N]> {
     let mut values = keys.map(|_| String::new());
     for word in words {
@@ -35,19 +35,19 @@ pub(crate) fn values<const N: usize>(words: &[Vec<u8>], keys: [&str; N]) -> Opti
     Some(values)
 }
 
-/// A shell with a line, which has no input.
+/// A shell command without input.
 pub(crate) fn shell(line: &str) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", line]).stdin(Stdio::null());
     shell
 }
 
-/// Runs a line under this name, with these as `$1` and so on.
+/// Runs a command with `$0` and `$1`, `$2` ...
 pub(crate) fn run(line: &str, name: &str, words: &[&str]) -> io::Result<ExitStatus> {
     shell(line).arg(name).args(words).status()
 }
 
-/// What a command prints; if it fails, with what it says of that.
+/// Returns the output of a command; the error has its output too.
 pub(crate) fn said(mut command: Command) -> Result<String, String> {
     let said = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
@@ -57,7 +57,7 @@ pub(crate) fn said(mut command: Command) -> Result<String, String> {
     }
 }
 
-/// As a shell tells how something ended.
+/// The exit code as a shell reports it.
 pub(crate) fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
@@ -66,19 +66,19 @@ pub(crate) fn code(status: ExitStatus) -> i32 {
 pub(crate) mod tests {
     use super::*;
 
-    /// The words of a command line, as a real shell finds them.
+    /// Splits a command line with a real shell.
     pub(crate) fn words(line: &str) -> Vec<Vec<u8>> {
         let said = shell(&format!("printf '%s\\0' {line}")).output().unwrap().stdout;
         said.split_inclusive(|&byte| byte == 0).map(|word| word[..word.len() - 1].to_vec()).collect()
     }
 
     #[test]
-    fn odd_words_are_quoted() {
+    fn special_words_are_quoted() {
         assert_eq!([quoted("a'b c"), quoted(""), quoted("x=1")], [r"'a'\''b c'", "''", "x=1"]);
     }
 
     #[test]
-    fn what_is_said_of_keys_is_found_again() {
+    fn options_round_trip() {
         let said = options(&[("a", "it's"), ("b", ""), ("c-d", "x=y\nz")]);
         let read = |keys| values(&words(&said), keys);
         assert_eq!(read(["a", "c-d", "b", "e"]), Some(["it's", "x=y\nz", "", ""].map(str::to_owned)));
@@ -87,7 +87,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn lines_get_words_and_say_how_they_ended() {
+    fn commands_get_arguments_and_return_exit_codes() {
         assert_eq!(code(run("test \"$0 $1 $2\" = 'n a b' && exit 3", "n", &["a", "b"]).unwrap()), 3);
         assert_eq!(code(run("kill -9 $$", "", &[]).unwrap()), 137);
     }

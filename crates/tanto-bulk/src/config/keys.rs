@@ -1,21 +1,19 @@
-//! The keys: their names, what they mean in a line, and where their values go. Does not know how a file is written.
+//! The table of keys.
 
 use super::Config;
 
-/// A key of the file.
 #[derive(Clone, Copy)]
 pub struct Key {
-    /// As it stands there.
     pub name: &'static str,
-    /// What it means.
+    /// A description for `bulk.toml`.
     pub doc: &'static str,
     pub(super) field: Field,
 }
 
-/// What a value has to be, and where it goes.
+/// The type of a value and its place in `Config`.
 #[derive(Clone, Copy)]
 pub(super) enum Field {
-    /// A path that may not be empty, unless it is so by default.
+    /// A path; empty only if that is the default.
     Path(fn(&mut Config) -> &mut String),
     /// A program: a path, or a name in PATH.
     Program(fn(&mut Config) -> &mut String),
@@ -34,7 +32,7 @@ const fn key(name: &'static str, field: Field, doc: &'static str) -> Key {
     Key { name, doc, field }
 }
 
-/// All of them, in the order of the file.
+/// In the order of the file.
 pub static KEYS: &[Key] = &[
     key("pkgsrc", Path(|it| &mut it.pkgsrc), "The package tree."),
     key("make", Program(|it| &mut it.make), "The program that reads its makefiles."),
@@ -245,8 +243,8 @@ pub static KEYS: &[Key] = &[
     ),
 ];
 
-/// These may also stand in a table `[stage.NAME]`.
+/// Keys that may also be in a table `[stage.NAME]`.
 pub(super) const OF_STAGES: [&str; 6] =
     ["hang_timeout", "timeout", "cpu_limit", "memory_limit", "log_limit", DISK_LIMIT];
-/// Not in those of stages that only take away, and of scans, which write nothing.
+/// Not for the scan and for stages that write nothing.
 pub(super) const DISK_LIMIT: &str = "disk_limit";

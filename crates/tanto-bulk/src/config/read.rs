@@ -1,4 +1,4 @@
-//! A file's text becomes settings. Does not know how an error is shown.
+//! Parses configurations.
 
 use thiserror::Error;
 use toml::Spanned;
@@ -31,7 +31,7 @@ pub enum ConfigProblem {
 const MOST: usize = 4096;
 const STAGE: &str = "stage";
 const ENVIRONMENT: &str = "environment";
-/// Each of these has limits too, though no package goes through it.
+/// The scan has limits like a stage.
 const SCAN: &str = "scan";
 
 pub(super) fn read(text: &str) -> Result<Config, ConfigError> {
@@ -49,7 +49,7 @@ pub(super) fn read(text: &str) -> Result<Config, ConfigError> {
             None => return Err(unknown("key", name, KEYS.iter().map(|key| key.name))),
         }
     }
-    // What is said of all stages goes before what is said of one, wherever it stands.
+    // Limits of all stages apply to single stages, wherever they are set.
     own.map_or(Ok(()), |value| stages(&mut config, value))?;
     Ok(config)
 }
@@ -57,7 +57,7 @@ pub(super) fn read(text: &str) -> Result<Config, ConfigError> {
 type Name<'t> = Spanned<toml::de::DeString<'t>>;
 type Value<'t> = Spanned<DeValue<'t>>;
 
-/// In the order of the file, so that the first error is told.
+/// Sorts by offset, so that the first error is reported.
 fn sorted<'a, 't>(table: &'a DeTable<'t>) -> Vec<(&'a Name<'t>, &'a Value<'t>)> {
     let mut pairs: Vec<_> = table.iter().collect();
     pairs.sort_by_key(|(name, _)| name.span().start);
@@ -124,7 +124,6 @@ fn time(value: &Value<'_>) -> Result<Option<i64>, ConfigError> {
 /// The units of sizes, each 1024 times the one before.
 pub(super) const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
 
-/// As much as there is room for.
 pub(super) const AUTO: &str = "auto";
 
 fn scratch(value: &Value<'_>) -> Result<Scratch, ConfigError> {
@@ -197,7 +196,7 @@ fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Those of a stage, all others being as they are for all stages.
+/// The limits of a stage: its own, and those of all stages for the rest.
 fn limits(config: &Config, stage: &str, table: &DeTable<'_>) -> Result<Limits, ConfigError> {
     let writes = Stage::ALL.into_iter().any(|it| it.name() == stage && it.writes());
     let known = || OF_STAGES.into_iter().filter(move |&key| writes || key != DISK_LIMIT);

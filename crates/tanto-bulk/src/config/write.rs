@@ -1,4 +1,4 @@
-//! Settings become a file that explains itself. Does not know who reads it.
+//! Formats configurations with a comment for each key.
 
 use super::keys::{Field, KEYS};
 use super::read::{AUTO, UNITS};
@@ -42,7 +42,7 @@ pub(super) fn text(config: &Config) -> String {
     text
 }
 
-/// What must be escaped in a text of one line.
+/// A TOML string on one line.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for it in text.chars() {
@@ -55,7 +55,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// In the largest unit that says it; all sizes that can be read are whole KiB.
+/// Formats a size in the largest exact unit; sizes are whole KiB.
 fn size(bytes: Option<u64>) -> String {
     let mut number = bytes.unwrap_or(0) / 1024;
     let mut units = UNITS.iter();

@@ -1,4 +1,4 @@
-//! How much has to be fetched for packages, from the `distinfo` files of the tree. Does not know what follows from that.
+//! Download sizes of packages, from the `distinfo` files of the tree.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,10 +9,10 @@ use hashbrown::HashMap;
 
 use crate::package::records::Record;
 
-/// So much of a `distinfo` is read; those of programs with many parts have half as much.
+/// The size limit of a `distinfo`, in bytes; the largest ones have half of it.
 const MOST: u64 = 4 << 20;
 
-/// In bytes, for each package; 0 where the tree does not say it in the package's own directory.
+/// Returns bytes for each package; 0 if its directory has no `distinfo`.
 pub fn sizes(pkgsrc: &Path, records: &[Record<'_>]) -> Vec<u64> {
     let mut known: HashMap<&[u8], u64, RandomState> = HashMap::default();
     let size = |record: &Record<'_>| read(&pkgsrc.join(String::from_utf8_lossy(record.location).as_ref()));
@@ -25,7 +25,7 @@ fn read(directory: &Path) -> u64 {
     if read.is_ok() { sum(&text) } else { 0 }
 }
 
-/// Of lines such as `Size (zip30.tar.gz) = 1118845 bytes`.
+/// Sums lines such as `Size (zip30.tar.gz) = 1118845 bytes`.
 fn sum(text: &[u8]) -> u64 {
     let sizes = text.split(|&byte| byte == b'\n').filter_map(|line| {
         let (_, size) = std::str::from_utf8(line.strip_prefix(b"Size (")?).ok()?.split_once(") = ")?;
@@ -40,7 +40,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn what_is_fetched_is_summed_up() {
+    fn distfile_sizes_are_summed() {
         let place = Scratch::new("bulk-distinfo");
         place.write(
             "a/b/distinfo",

@@ -1,4 +1,4 @@
-//! What can be said of a package before it is built, as numbers. Does not know what they are good for.
+//! Features of packages, as numbers.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -8,22 +8,21 @@ use super::makefiles::Makefiles;
 use crate::package::records::Record;
 use crate::resolve::Package;
 
-/// A feature that is not 0: its place, and its value.
+/// The index and value of a feature that is not 0.
 pub(super) type Feature = (usize, f64);
 
-/// What so many packages need is a feature of each of them: compilers, build tools, large libraries.
+/// Dependencies of so many packages are features: compilers, build tools, large libraries.
 const USERS: usize = 15;
-/// Of these at most so many, those with the most users first.
+/// The limit of such features; the ones with the most dependents are kept.
 const MOST_TOOLS: usize = 200;
-/// A category with fewer packages is none.
+/// The minimum size of a category.
 const SMALLEST_CATEGORY: usize = 5;
-/// How much a package needs and is needed, how much is fetched for it, and the squares of that; whether anything is
-/// fetched; all behind the constant.
+/// Counts of dependencies and dependents, the download size, their squares, and whether there is a download; after the
+/// constant.
 const COUNTS: usize = 10;
 
-/// The features of all packages.
 pub(super) struct Features {
-    /// Side by side; those of package `n` from `starts[n]` on.
+    /// Concatenated; package `n` starts at `starts[n]`.
     all: Vec<Feature>,
     starts: Vec<usize>,
     count: usize,
@@ -61,22 +60,22 @@ impl Features {
     }
 }
 
-/// A thousand bytes more or less tell nothing.
+/// The logarithm of a size in units of 1,000 bytes.
 pub(super) fn fetched(size: u64) -> f64 {
     (1.0 + size as f64 / 1e4).ln()
 }
 
-/// How many packages need each.
+/// The number of direct dependents.
 fn users(depends: &[Vec<Package>]) -> Vec<usize> {
     let mut users = vec![0; depends.len()];
     depends.iter().flatten().for_each(|&needed| users[needed as usize] += 1);
     users
 }
 
-/// How many packages stand below each, in the longest line.
+/// The length of the longest chain of dependencies.
 fn depths(depends: &[Vec<Package>]) -> Vec<usize> {
     let mut depths = vec![0_usize; depends.len()];
-    // Packages that need each other never settle; so many rounds are deeper than any tree is.
+    // Cycles never settle; this exceeds the depth of any tree.
     for _ in 0..100 {
         let mut changed = false;
         for (at, needs) in depends.iter().enumerate() {
@@ -119,12 +118,12 @@ mod tests {
         assert_eq!(depths(&[vec![], vec![0], vec![1, 0], vec![]]), [0, 1, 2, 0]);
         assert_eq!(depths(&[vec![2], vec![0], vec![]]), [1, 2, 0]);
         assert_eq!(users(&[vec![2], vec![0, 2], vec![]]), [1, 0, 2]);
-        // A circle ends too.
+        // Cycles terminate.
         assert_eq!(depths(&[vec![1], vec![0]]).len(), 2);
     }
 
     #[test]
-    fn a_package_has_what_it_shares_with_many() {
+    fn common_dependencies_are_features() {
         let records = vec![Record { name: b"lib-1", location: b"devel/lib", text: b"" }; 40];
         let depends: Vec<Vec<Package>> =
             (0..40).map(|at| if (1..20).contains(&at) { vec![0] } else { vec![] }).collect();

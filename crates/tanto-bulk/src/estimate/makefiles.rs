@@ -1,17 +1,15 @@
-//! Which makefiles of the tree packages read: those of build systems, languages and programs that they are parts of. Does
-//! not know what they do.
+//! Shared makefiles as features: build systems, languages, families of programs.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::package::records::Record;
 
-/// What fewer packages read tells nothing of others.
+/// The minimum number of readers.
 const READERS: usize = 15;
-/// At most so many, those with the most readers first.
+/// The limit of makefiles; the most read ones are kept.
 const MOST: usize = 200;
 
-/// Each makefile that tells packages apart, and which packages read it.
 pub(super) struct Makefiles {
     of: Vec<Vec<usize>>,
     count: usize,
@@ -41,18 +39,17 @@ impl Makefiles {
         Makefiles { of, count: places.len() }
     }
 
-    /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The numbers of those that a package reads.
+    /// The indices of the makefiles that a package reads.
     pub(super) fn of(&self, package: usize) -> &[usize] {
         &self.of[package]
     }
 }
 
-/// What nearly all read tells nothing either.
+/// Makefiles that nearly all packages read are left out.
 fn places(readers: &[usize], packages: usize) -> HashMap<usize, usize, RandomState> {
     let tells = |&it: &usize| (READERS..=packages / 5 * 4).contains(&readers[it]);
     let mut chosen: Vec<usize> = (0..readers.len()).filter(tells).collect();
@@ -61,7 +58,7 @@ fn places(readers: &[usize], packages: usize) -> HashMap<usize, usize, RandomSta
     chosen.into_iter().zip(0..).collect()
 }
 
-/// Those of other directories, without those that only say what a package needs: that is known better.
+/// Makefiles of other directories, without buildlink files, whose content ALL_DEPENDS has.
 fn shared<'t>(record: &Record<'t>) -> impl Iterator<Item = &'t [u8]> {
     let all = record.value("SCAN_DEPENDS").unwrap_or_default().split(|&byte| byte == b' ');
     let paths = all.filter_map(|path| path.strip_prefix(b"../../"));
@@ -73,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn makefiles_of_many_but_not_of_all_count() {
+    fn makefiles_of_many_but_not_all_are_features() {
         let text = |at: usize| {
             let own = if at < 20 { " ../../mk/cmake.mk ../../mk/cmake.mk" } else { "" };
             format!("SCAN_DEPENDS=../../mk/all.mk Makefile ../../x/y/buildlink3.mk{own}\n").into_bytes()

@@ -1,18 +1,17 @@
-//! A linear model, fitted by least squares with a penalty for large weights (ridge regression), so that features of few
-//! packages do not carry it away. Does not know what the numbers mean.
+//! Ridge regression. The penalty keeps features of few packages small.
 
 use super::features::Feature;
 
-/// Weights of features; the first feature is a constant.
+/// Weights; the first feature is a constant.
 pub(super) struct Model {
     weights: Vec<f64>,
 }
 
-/// The larger, the less a feature of few packages counts.
+/// The penalty.
 const PENALTY: f64 = 5.0;
 
 impl Model {
-    /// Fits rows of features, each of which is 0 unless said, and the value that goes with them.
+    /// Fits sparse rows and their values.
     pub(super) fn fit<'a>(count: usize, rows: impl Iterator<Item = (&'a [Feature], f64)>) -> Model {
         let mut matrix = vec![vec![0.0; count]; count];
         let mut right = vec![0.0; count];
@@ -22,7 +21,7 @@ impl Model {
                 features.iter().for_each(|&(column, other)| matrix[row][column] += factor * other);
             }
         }
-        // A little for the constant too: with no rows at all there is still an answer.
+        // Makes the system solvable without rows.
         (0..count).for_each(|at| matrix[at][at] += if at == 0 { 1e-9 } else { PENALTY });
         Model { weights: solve(matrix, right) }
     }
@@ -32,7 +31,7 @@ impl Model {
     }
 }
 
-/// Solves a system whose matrix is symmetric and positive definite, by Cholesky's decomposition.
+/// Solves a symmetric positive definite system by Cholesky decomposition.
 fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     for row in 0..right.len() {
         for column in 0..=row {
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_is_solved() {
+    fn linear_system_is_solved() {
         let solution =
             solve(vec![vec![4.0, 2.0, 0.0], vec![2.0, 5.0, 1.0], vec![0.0, 1.0, 3.0]], vec![8.0, 15.0, 11.0]);
         for (is, expected) in solution.iter().zip([1.0, 2.0, 3.0]) {

@@ -1,7 +1,5 @@
-//! Binary packages, as pkg_install makes them: a tar archive, with gzip around it or not, signed or not, in which what
-//! the package says of itself comes first, then its files. Reads; does not know where files go, nor who signed.
-//!
-//! Whoever only wants to know what a package says has read only the beginning of its file.
+//! Reads binary packages of pkg_install: tar archives, plain or with gzip, signed or not. The metadata comes first, so
+//! that reading it needs only the beginning of the file.
 
 pub mod plist;
 mod signed;
@@ -17,19 +15,19 @@ use thiserror::Error;
 
 use self::plist::Plist;
 pub use self::signed::Signed;
-pub use self::tar::{Kind, Member};
+pub use self::tar::{Member, MemberKind};
 pub use self::verify::verify;
 use crate::error::cause;
 
-/// A package that is being read, from its first file on.
+/// A package reader, positioned at its files.
 pub struct Package<'r> {
     metadata: Metadata,
     members: tar::Members<Box<dyn Read + 'r>>,
-    /// The first file: with it, the metadata has ended.
+    /// The first file, which ends the metadata.
     next: Option<Member>,
 }
 
-/// What a package says of itself: the members before its files, by their names (`+CONTENTS`, `+BUILD_INFO`).
+/// The members before the files, by name (`+CONTENTS`, `+BUILD_INFO`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metadata {
     members: Vec<(Vec<u8>, Vec<u8>)>,
@@ -63,10 +61,10 @@ pub enum ArchiveError {
     Damaged(String),
 }
 
-/// All that a package says of itself, in bytes. A list of a million files is shorter.
-const LONGEST_METADATA: u64 = 128 << 20;
+/// The size limit of the metadata, in bytes. A list of a million files is smaller.
+const MAX_METADATA: u64 = 128 << 20;
 
-/// What pkg_add takes for metadata. Another name begins the files.
+/// Names of metadata. Another name starts the files.
 const NAMES: [&[u8]; 14] = [
     b"+CONTENTS",
     b"+COMMENT",
@@ -86,7 +84,7 @@ const NAMES: [&[u8]; 14] = [
 
 impl From<io::Error> for ArchiveError {
     fn from(error: io::Error) -> ArchiveError {
-        // What was signed is checked while it is read, and so are the ends of archives inside of archives.
+        // Signatures, and archives in archives, are checked by readers.
         match error.downcast::<ArchiveError>() {
             Ok(bad) => bad,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ArchiveError::Torn,
@@ -96,22 +94,20 @@ impl From<io::Error> for ArchiveError {
 }
 
 impl Metadata {
-    /// What the package in this file says of itself. Its files are not looked at.
+    /// Reads the metadata of a file.
     pub fn of(path: &Path) -> Result<Metadata, ArchiveError> {
         Package::open(path).map(|package| package.metadata)
     }
 
-    /// A member's content; its name begins with `+`.
+    /// Returns the content of a member such as `+CONTENTS`.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.members.iter().find(|(it, _)| it == name.as_bytes()).map(|(_, content)| &content[..])
     }
 
-    /// All members, in the order of the package.
     pub fn members(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.members.iter().map(|(name, content)| (&name[..], &content[..]))
     }
 
-    /// What is in it.
     pub fn contents(&self) -> Plist<'_> {
         Plist::new(self.get("+CONTENTS").unwrap_or_default())
     }
@@ -121,25 +117,23 @@ impl Metadata {
         self.contents().name().unwrap_or_default()
     }
 
-    /// What `+BUILD_INFO` says of a variable.
+    /// Returns a variable of `+BUILD_INFO`.
     pub fn build_info(&self, variable: &str) -> Option<&[u8]> {
         let mut lines = self.get("+BUILD_INFO")?.split(|&byte| byte == b'\n');
         lines.find_map(|line| line.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))
     }
 
-    /// What was signed, if it is.
     pub fn signed(&self) -> Option<&Signed> {
         self.signed.as_ref()
     }
 }
 
 impl<'r> Package<'r> {
-    /// The package in a file.
     pub fn open(path: &Path) -> Result<Package<'static>, ArchiveError> {
         Package::read(File::open(path)?)
     }
 
-    /// A package, from its first byte on.
+    /// Reads a package from its first byte.
     pub fn read(from: impl Read + 'r) -> Result<Package<'r>, ArchiveError> {
         let mut head = [0; signed::MAGIC.len()];
         let (head, from) = peeked(&mut head, from)?;
@@ -155,12 +149,11 @@ impl<'r> Package<'r> {
         Ok(Package { metadata, members, next })
     }
 
-    /// What it says of itself.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Its next file, whose content can be read then.
+    /// Moves to the next file.
     pub fn next_file(&mut self) -> Result<Option<Member>, ArchiveError> {
         match self.next.take() {
             Some(first) => Ok(Some(first)),
@@ -168,7 +161,7 @@ impl<'r> Package<'r> {
         }
     }
 
-    /// The content of the file that `next_file` has named, or what is left of it.
+    /// A reader of the rest of the current file.
     pub fn content(&mut self) -> impl Read {
         &mut self.members
     }
@@ -180,10 +173,10 @@ impl Metadata {
         signed: Option<Signed>,
     ) -> Result<(Metadata, Option<Member>), ArchiveError> {
         let mut metadata = Metadata { members: Vec::new(), signed };
-        let mut room = LONGEST_METADATA;
+        let mut room = MAX_METADATA;
         let next = loop {
             let Some(member) = from.next_member()? else { break None };
-            if !NAMES.contains(&&member.path[..]) || member.kind != Kind::File {
+            if !NAMES.contains(&&member.path[..]) || member.kind != MemberKind::File {
                 break Some(member);
             }
             room = room.checked_sub(member.size).ok_or(ArchiveError::TooLong)?;
@@ -202,10 +195,10 @@ impl Metadata {
     }
 }
 
-/// A reader that begins again with bytes that were read already.
+/// A reader with bytes put back.
 type Again<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
-/// The first bytes, and a reader that begins with them again.
+/// Peeks at the first bytes.
 fn peeked<R: Read>(head: &mut [u8], mut from: R) -> io::Result<(&[u8], Again<R>)> {
     let mut length = 0;
     while length < head.len() {
@@ -220,7 +213,7 @@ fn peeked<R: Read>(head: &mut [u8], mut from: R) -> io::Result<(&[u8], Again<R>)
     Ok((head, io::Cursor::new(head.to_vec()).chain(from)))
 }
 
-/// The tar archive in what may be packed.
+/// Detects compression, and returns the tar archive.
 fn unpacked<'r>(from: impl Read + 'r) -> Result<Box<dyn Read + 'r>, ArchiveError> {
     const BUFFER: usize = 1 << 16;
     let mut head = [0; 4];

@@ -1,13 +1,13 @@
-//! The settings of the user that a package is built with: its options, flags of compilers, and all that its makefiles name
-//! in BUILD_DEFS. With them it is known which packages a change of `mk.conf` affects.
+//! User settings that a package is built with: options, compiler flags and the variables of BUILD_DEFS. They show which
+//! packages a change of `mk.conf` affects.
 
 use crate::shell::quoted;
 
-/// The line of a scan record that holds them.
+/// The variable in a scan record.
 pub const VARIABLE: &str = "TANTO_OPTIONS";
-/// Begins each of them. No variable's name has one.
+/// The separator of settings; it is not in names of variables.
 const SEPARATOR: char = '\t';
-/// Besides those in BUILD_DEFS.
+/// Settings besides BUILD_DEFS.
 const ALWAYS: [&str; 9] = [
     "PKG_OPTIONS",
     "PKGSRC_COMPILER",
@@ -19,11 +19,11 @@ const ALWAYS: [&str; 9] = [
     "CONFIGURE_ARGS",
     "CMAKE_ARGS",
 ];
-/// Of a value that is shown, in characters.
+/// The limit of a shown value, in characters.
 const LONGEST: usize = 60;
 
-/// Prints records, and behind each the line with its settings. For the shell, in a package's directory; `make` and
-/// `arguments` are words for it.
+/// Returns a shell command that prints the records of a package's directory with their settings. `make` and `arguments`
+/// are quoted words.
 pub(crate) fn asking(make: &str, arguments: &str) -> String {
     let always = ALWAYS.map(|name| format!("{SEPARATOR}{name}=${{{name}}}")).concat();
     let all = format!("{always}${{BUILD_DEFS:O:u:@name@{SEPARATOR}${{name}}=${{${{name}}}}@}}");
@@ -38,12 +38,12 @@ pub(crate) fn asking(make: &str, arguments: &str) -> String {
     )
 }
 
-/// Do these records tell the settings of their packages?
+/// Whether the records contain settings.
 pub(crate) fn are_told(records: &[u8]) -> bool {
     memchr::memmem::find(records, format!("\n{VARIABLE}=").as_bytes()).is_some()
 }
 
-/// The first setting that differs, for a user.
+/// Describes the first difference.
 pub fn difference(before: &str, now: &str) -> Option<String> {
     if before == now {
         return None;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_that_differs_is_named() {
+    fn difference_names_the_setting() {
         let before = "\tPKG_OPTIONS=a b\tCFLAGS=-O2 \tX=";
         let differs = |now: &str| difference(before, now);
         assert_eq!(differs(before), None);

@@ -1,8 +1,6 @@
-//! Patterns for names of packages: `gtk3>=3.0<4`, `lua5[34]-[0-9]*`, `{mysql,mariadb}-client-[0-9]*`. Does not know
-//! which packages there are.
+//! Patterns of package names: `gtk3>=3.0<4`, `lua5[34]-[0-9]*`, `{mysql,mariadb}-client-[0-9]*`.
 //!
-//! The rules are those of pbulk's resolver, which has no shortcut for names without a version (as `pkg_add` has for
-//! what a user types).
+//! The rules are those of pbulk's resolver, without pkg_add's shortcut for names without a version.
 
 mod glob;
 mod relation;
@@ -11,10 +9,9 @@ use relation::Relation;
 
 use super::name::Name;
 
-/// A pattern, made ready to be compared with many names.
+/// A parsed pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
-    /// A name matches if it matches one of them.
     alternatives: Vec<Single>,
 }
 
@@ -30,29 +27,27 @@ enum Single {
 pub enum PatternError {
     /// A brace is not closed.
     Unbalanced,
-    /// The braces stand for more than [`MOST_ALTERNATIVES`].
+    /// The braces stand for more than [`MAX_ALTERNATIVES`].
     TooMany,
 }
 
-/// Braces in a row multiply; real patterns have a handful.
-pub const MOST_ALTERNATIVES: usize = 1000;
+/// Limits the expansion of braces.
+pub const MAX_ALTERNATIVES: usize = 1000;
 
 impl Pattern {
-    /// Reads a pattern.
     pub fn parse(text: &[u8]) -> Result<Pattern, PatternError> {
         let mut plain = Vec::new();
         expand(text.to_vec(), &mut plain)?;
         Ok(Pattern { alternatives: plain.into_iter().map(Single::new).collect() })
     }
 
-    /// Does it match this name?
     pub fn matches(&self, name: &Name<'_>) -> bool {
         self.alternatives.iter().any(|single| single.matches(name))
     }
 
-    /// Whatever matches begins with one of these.
-    pub fn beginnings(&self) -> impl Iterator<Item = &[u8]> {
-        self.alternatives.iter().map(Single::beginning)
+    /// Prefixes of all matches.
+    pub fn prefixes(&self) -> impl Iterator<Item = &[u8]> {
+        self.alternatives.iter().map(Single::prefix)
     }
 }
 
@@ -75,7 +70,7 @@ impl Single {
         }
     }
 
-    fn beginning(&self) -> &[u8] {
+    fn prefix(&self) -> &[u8] {
         match self {
             Single::Relation(relation) => relation.base(),
             Single::Glob(pattern) => glob::literal_start(pattern),
@@ -84,11 +79,11 @@ impl Single {
     }
 }
 
-/// Writes each text that the braces stand for; the first brace is taken apart, then those in what it stood for.
+/// Expands braces, the first one first.
 fn expand(text: Vec<u8>, plain: &mut Vec<Vec<u8>>) -> Result<(), PatternError> {
     let Some(open) = memchr::memchr(b'{', &text) else {
         plain.push(text);
-        return if plain.len() > MOST_ALTERNATIVES { Err(PatternError::TooMany) } else { Ok(()) };
+        return if plain.len() > MAX_ALTERNATIVES { Err(PatternError::TooMany) } else { Ok(()) };
     };
     let (choices, rest) = choices(&text[open + 1..]).ok_or(PatternError::Unbalanced)?;
     for choice in choices {
@@ -97,7 +92,7 @@ fn expand(text: Vec<u8>, plain: &mut Vec<Vec<u8>>) -> Result<(), PatternError> {
     Ok(())
 }
 
-/// What the commas outside of inner braces separate, up to the brace that closes; and what follows it.
+/// Splits at the commas outside of inner braces; returns the alternatives and the rest.
 fn choices(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     let (mut depth, mut from, mut choices) = (0_usize, 0, Vec::new());
     for (at, byte) in text.iter().enumerate() {
@@ -127,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_equal_or_not() {
+    fn plain_pattern_matches_exactly() {
         assert!(matches("LPRng-doc-3.6.13", "LPRng-doc-3.6.13"));
         assert!(!matches("LPRng-doc", "LPRng-doc-3.6.13"));
         assert!(!matches("LPRng-doc-3.6.13", "LPRng-doc-3.6.13nb1"));
     }
 
     #[test]
-    fn braces_come_first() {
+    fn braces_are_expanded_first() {
         assert!(matches("boost-libs-1.90{,nb*,.*}", "boost-libs-1.90"));
         assert!(matches("boost-libs-1.90{,nb*,.*}", "boost-libs-1.90nb2"));
         assert!(!matches("boost-libs-1.90{,nb*,.*}", "boost-libs-1.901"));
@@ -145,15 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_pattern_is_refused() {
+    fn malformed_patterns_are_refused() {
         assert_eq!(Pattern::parse(b"a{b,c"), Err(PatternError::Unbalanced));
         assert_eq!(Pattern::parse(b"a{b{c}"), Err(PatternError::Unbalanced));
         assert_eq!(Pattern::parse(&b"{a,b}".repeat(40)), Err(PatternError::TooMany));
     }
 
     #[test]
-    fn whatever_matches_begins_as_it_says() {
-        for (text, beginnings) in [
+    fn matches_start_with_a_prefix() {
+        for (text, prefixes) in [
             ("gtk3>=3<4", &["gtk3"][..]),
             ("lua5[34]-[0-9]*", &["lua5"]),
             ("{my,maria}db-1", &["mydb-1", "mariadb-1"]),
@@ -161,8 +156,8 @@ mod tests {
         ] {
             let pattern = Pattern::parse(text.as_bytes()).unwrap();
             assert_eq!(
-                pattern.beginnings().collect::<Vec<_>>(),
-                beginnings.iter().map(|it| it.as_bytes()).collect::<Vec<_>>()
+                pattern.prefixes().collect::<Vec<_>>(),
+                prefixes.iter().map(|it| it.as_bytes()).collect::<Vec<_>>()
             );
         }
     }

@@ -1,22 +1,22 @@
-//! Versions of packages, and their order, as pkg_install's `dewey.c` has it. Does not know what a package is.
+//! Package versions in the order of pkg_install's `dewey.c`.
 
 use std::cmp::Ordering;
 
-/// A version, taken apart: `1.2rc1nb3` is 1, 0, 2, -1, 1 and revision 3.
+/// `1.2rc1nb3` is 1, 0, 2, -1, 1 and revision 3.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Version {
-    /// Numbers, separators and words by their weight.
+    /// Weights of numbers, separators and words.
     parts: Vec<i64>,
-    /// What follows the last `nb`: pkgsrc's own changes. Compared last, wherever it stands.
+    /// The number after the last `nb`: pkgsrc's revision. Compared last.
     revision: i64,
 }
 
-/// Words that mean a number; the first that fits wins. Case does not matter.
+/// Words with a weight; the first match wins, without case.
 const WORDS: [(&[u8], i64); 7] =
     [(b"alpha", -3), (b"beta", -2), (b"pre", -1), (b"rc", -1), (b"pl", 0), (b"_", 0), (b".", 0)];
 
 impl Version {
-    /// What this text means. All texts mean a version: characters without a meaning are passed over.
+    /// Parses any text; unknown characters are skipped.
     pub fn parse(mut text: &[u8]) -> Version {
         let mut version = Version { parts: Vec::new(), revision: 0 };
         while let [first, rest @ ..] = text {
@@ -43,7 +43,7 @@ impl Version {
 }
 
 impl Ord for Version {
-    /// The shorter one goes on with zeros.
+    /// The shorter one is padded with zeros.
     fn cmp(&self, other: &Version) -> Ordering {
         let most = self.parts.len().max(other.parts.len());
         let part = |version: &Version, at: usize| version.parts.get(at).copied().unwrap_or(0);
@@ -64,7 +64,7 @@ fn starts(text: &[u8], word: &[u8]) -> bool {
     text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// The digits at the start, as a number, and what follows. What is past 64 bits stays at their end.
+/// Parses leading digits, saturating, and returns the rest.
 fn number(text: &[u8]) -> (i64, &[u8]) {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let add = |sum: i64, digit: &u8| sum.saturating_mul(10).saturating_add(i64::from(digit - b'0'));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_in_order() {
+    fn versions_are_ordered() {
         let rising = [
             "1.0alpha1",
             "1.0alpha2",
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn different_texts_may_mean_the_same() {
+    fn equal_versions_of_different_texts() {
         for (left, right) in [
             ("1.0", "1"),
             ("1_0", "1.0"),
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_is_a_dot_and_its_place() {
+    fn letter_is_a_dot_and_a_number() {
         assert_eq!(order("1a", "1.1"), Ordering::Equal);
         assert_eq!(order("1z", "1.26"), Ordering::Equal);
         assert_eq!(order("1nz", "1.14.26"), Ordering::Equal);
     }
 
     #[test]
-    fn no_number_is_too_large() {
+    fn large_numbers_saturate() {
         assert_eq!(order("99999999999999999999", "1"), Ordering::Greater);
     }
 }

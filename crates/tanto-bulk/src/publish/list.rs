@@ -1,5 +1,5 @@
-//! The list of published package files: a digest and a summary entry for each. Entries are kept and reused as long as a
-//! file's stamp is unchanged.
+//! The list of published package files, with digests and summary entries. Entries are reused while the stamp of the
+//! file is unchanged.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,41 +12,35 @@ use super::summary;
 use crate::package::archive::{self, ArchiveError, Metadata};
 use crate::package::digest::sha512;
 
-/// A file to be listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// Its name, without its directory.
+    /// The file name.
     pub file: String,
-    /// Whether its content is compared with the digests that the package carries. For packages of which no other digest
-    /// is known.
+    /// Whether to verify the digests in the package, for packages without a recorded digest.
     pub verify: bool,
 }
 
-/// A package's file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// Its name, without its directory.
+    /// The file name.
     pub file: String,
-    /// As it was when it was read.
     pub stamp: Stamp,
-    /// SHA512 of it, in hex.
+    /// SHA512 in hex.
     pub digest: String,
-    /// What `pkg_summary` says of it.
+    /// The entry of `pkg_summary`.
     pub summary: Vec<u8>,
 }
 
-/// What tells a file that is another without reading it: inode, size, and both times in nanoseconds since 1970.
+/// Identifies a version of a file: inode, size, and times in nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     inode: u64,
-    /// How long it is.
     pub bytes: u64,
     modified_ns: i128,
     changed_ns: i128,
 }
 
 impl Stamp {
-    /// Of a file that is open.
     pub fn of(file: &File) -> io::Result<Stamp> {
         let data = file.metadata()?;
         let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
@@ -59,10 +53,10 @@ impl Stamp {
     }
 }
 
-/// Fewer files are not worth a thread.
+/// The number of files that justifies a thread.
 const FEWEST: usize = 16;
 
-/// Lists these files of a directory, in their order; `known` holds earlier entries. An error names the file.
+/// Lists files of a directory; `known` has earlier entries. An error names the file.
 pub fn list(
     dir: &Path,
     files: &[Wanted],
@@ -104,10 +98,10 @@ fn look(dir: &Path, wanted: &Wanted, known: Option<&Listed>) -> Result<Listed, A
     Ok(Listed { file: name.to_owned(), stamp, digest, summary })
 }
 
-/// Version 1 has entries of packages that were never verified.
+/// Version 1 has entries of unverified packages.
 const HEAD: &[u8] = b"tanto list 2\n";
 
-/// What is known, to be kept in a file.
+/// Serializes entries.
 pub fn kept(listed: &[Listed]) -> Vec<u8> {
     let mut text = HEAD.to_vec();
     for it in listed {
@@ -119,8 +113,7 @@ pub fn kept(listed: &[Listed]) -> Vec<u8> {
     text
 }
 
-/// What such a file says. One that is torn says what stands before the tear, and what is none says nothing: then it is
-/// found out again.
+/// Parses entries up to the first malformed one.
 pub fn known(text: &[u8]) -> Vec<Listed> {
     let mut known = Vec::new();
     let Some(mut rest) = text.strip_prefix(HEAD) else { return known };
@@ -151,7 +144,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn what_is_kept_is_known_again() {
+    fn entries_round_trip() {
         let stamp = Stamp { inode: 1, bytes: 2, modified_ns: -3, changed_ns: 4 };
         let one = Listed { file: "a b-1.tgz".into(), stamp, digest: "ff".into(), summary: b"X=\n\xff\n\n".to_vec() };
         let all = [one.clone(), Listed { file: "c".into(), ..one.clone() }];
@@ -166,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_was_is_not_read_again() {
+    fn unchanged_file_is_not_read_again() {
         let place = Scratch::new("publish-list");
         place.write("p-1.tgz", "no package");
         let files = [Wanted { file: "p-1.tgz".into(), verify: true }];

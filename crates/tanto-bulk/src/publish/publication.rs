@@ -19,7 +19,7 @@ use crate::error::BulkError;
 use crate::package::ALL;
 use crate::package::archive::{ArchiveError, Metadata};
 use crate::package::records::Record;
-use crate::report::{Report, Rows, errors, machine};
+use crate::report::{Report, RunRows, errors, machine};
 use crate::resolve::meta_dir;
 
 /// The SHA512 digests that files had when they were built, by package name.
@@ -37,12 +37,12 @@ pub fn publish(config: &Config, unfinished: bool, log: &mut String) -> Result<()
 }
 
 /// Reads the rows of the last run.
-pub fn rows(config: &Config) -> Result<Rows, BulkError> {
-    Rows::read(&state_dir::open_read_only(config)?)?.ok_or(BulkError::NothingBuilt)
+pub fn rows(config: &Config) -> Result<RunRows, BulkError> {
+    RunRows::read(&state_dir::open_read_only(config)?)?.ok_or(BulkError::NothingBuilt)
 }
 
 /// Makes the report of a run, with errors from its logs.
-pub fn report<'r>(rows: &'r Rows, records: &[Record<'_>]) -> Report<'r> {
+pub fn report<'r>(rows: &'r RunRows, records: &[Record<'_>]) -> Report<'r> {
     Report::new(rows, records, log_end)
 }
 
@@ -50,15 +50,15 @@ pub fn report<'r>(rows: &'r Rows, records: &[Record<'_>]) -> Report<'r> {
 fn log_end(path: &str) -> Option<Vec<u8>> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(errors::LOOKED_AT as u64))).ok()?;
+    file.seek(SeekFrom::Start(length.saturating_sub(errors::TAIL_BYTES as u64))).ok()?;
     let mut text = Vec::new();
-    file.take(errors::LOOKED_AT as u64).read_to_end(&mut text).ok()?;
+    file.take(errors::TAIL_BYTES as u64).read_to_end(&mut text).ok()?;
     Some(text)
 }
 
 struct Publication<'a> {
     config: &'a Config,
-    rows: &'a Rows,
+    rows: &'a RunRows,
     records: &'a [Record<'a>],
 }
 

@@ -1,28 +1,24 @@
-//! Which packages may be published: those that were built, but none that says that it may not be given away
-//! (NO_BIN_ON_FTP, RESTRICTED), and none that needs such a one. Does not know where they go.
+//! Selects built packages that may be redistributed (NO_BIN_ON_FTP, RESTRICTED), with all dependencies.
 
 use std::collections::HashMap;
 
 use crate::coordinator::state::State;
 use crate::package::records::Record;
-use crate::report::Rows;
-use crate::report::reach::Lists;
+use crate::report::RunRows;
+use crate::report::dependents::Lists;
 
-/// What is published, and what is not.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
-    /// Numbers of packages.
     pub published: Vec<u32>,
-    /// Numbers of those that were built and are kept back, and why.
+    /// Built packages that are withheld, with the reason.
     pub withheld: Vec<(u32, String)>,
 }
 
-/// What keeps a package from being published.
+/// Variables that forbid publishing.
 const RESTRICTIONS: [&str; 2] = ["NO_BIN_ON_FTP", "RESTRICTED"];
 
-/// Chooses among what was built. An error is the name of a package of which the records do not tell whether it may be
-/// published.
-pub fn select(rows: &Rows, records: &[Record<'_>]) -> Result<Selection, String> {
+/// Selects built packages. An error is the name of a package without a record.
+pub fn select(rows: &RunRows, records: &[Record<'_>]) -> Result<Selection, String> {
     let by_name: HashMap<&[u8], &Record<'_>> = records.iter().map(|record| (record.name, record)).collect();
     let is_done = |package: u32| rows.packages[package as usize].state == State::Done.name();
     let mut why: Vec<Option<String>> = Vec::with_capacity(rows.packages.len());
@@ -51,8 +47,8 @@ fn restriction(record: &Record<'_>) -> Option<String> {
     })
 }
 
-/// What needs a package that is kept back is kept back too.
-fn spread(rows: &Rows, why: &mut [Option<String>]) {
+/// Withholds dependents of withheld packages.
+fn spread(rows: &RunRows, why: &mut [Option<String>]) {
     let users = Lists::new(rows.packages.len(), rows.edges.iter().map(|&(package, needs)| (needs, package)));
     let mut open: Vec<u32> = (0..).zip(&*why).filter(|(_, why)| why.is_some()).map(|(package, _)| package).collect();
     while let Some(package) = open.pop() {
@@ -71,7 +67,7 @@ mod tests {
     use crate::package::records;
     use tanto_record::database::{PackageRow, RunRow};
 
-    fn rows(names: &[(&str, &str)], edges: &[(u32, u32)]) -> Rows {
+    fn rows(names: &[(&str, &str)], edges: &[(u32, u32)]) -> RunRows {
         let package = |(package, &(name, state)): (u32, &(&str, &str))| PackageRow {
             package,
             job: package,
@@ -80,7 +76,7 @@ mod tests {
             state: state.into(),
             why: String::new(),
         };
-        Rows {
+        RunRows {
             run: RunRow { run: 1, began_ms: 0, ended_ms: None },
             packages: (0..).zip(names).map(package).collect(),
             edges: edges.to_vec(),
@@ -92,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_given_away_is_kept_back_with_what_needs_it() {
+    fn restricted_packages_and_dependents_are_withheld() {
         let rows = rows(
             &[("free-1", "done"), ("shut-1", "done"), ("mid-1", "done"), ("top-1", "done"), ("lost-1", "failed")],
             &[(1, 0), (2, 1), (3, 2), (3, 0)],

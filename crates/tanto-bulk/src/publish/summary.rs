@@ -1,10 +1,9 @@
-//! What `pkg_summary` says of a package: the lines that `pkg_info -X` prints for its file. Does not know where the file
-//! is.
+//! Entries of `pkg_summary`, as `pkg_info -X` prints them.
 
 use crate::package::archive::Metadata;
 use crate::package::archive::plist::{Entry, Word};
 
-/// What of +BUILD_INFO is told.
+/// Variables of +BUILD_INFO in an entry.
 const BUILD_INFO: [&[u8]; 14] = [
     b"PKGPATH",
     b"CATEGORIES",
@@ -22,7 +21,7 @@ const BUILD_INFO: [&[u8]; 14] = [
     b"SUPERSEDES",
 ];
 
-/// The lines, and an empty one behind them. The file has this name and size.
+/// Formats the entry of a package file, with an empty line at the end.
 pub fn entry(metadata: &Metadata, file: &str, bytes: u64) -> Vec<u8> {
     let mut text = Vec::new();
     for entry in metadata.contents().entries() {
@@ -55,7 +54,7 @@ fn line(text: &mut Vec<u8>, variable: &[u8], value: &[u8]) {
     [variable, b"=", value, b"\n"].into_iter().for_each(|part| text.extend_from_slice(part));
 }
 
-/// A line for each of a member's lines, the last one even if it has no end.
+/// A line for each line of a member, even without a newline at the end.
 fn lines(text: &mut Vec<u8>, variable: &[u8], value: Option<&[u8]>) {
     let Some(value) = value.filter(|value| !value.is_empty()) else { return };
     let whole = value.strip_suffix(b"\n").unwrap_or(value);
@@ -68,9 +67,9 @@ mod tests {
     use crate::package::archive::Package;
     use crate::package::archive::tests::tar;
 
-    /// All packages of the directory that TANTO_PACKAGES names, by the `pkg_info` that TANTO_PKG_INFO names.
+    /// Compares with the `pkg_info` of TANTO_PKG_INFO for the packages in TANTO_PACKAGES.
     #[test]
-    fn real_packages_are_told_as_pkg_info_tells_them() {
+    fn real_packages_match_pkg_info() {
         let (Some(packages), Some(pkg_info)) = (std::env::var_os("TANTO_PACKAGES"), std::env::var_os("TANTO_PKG_INFO"))
         else {
             println!("skipped: TANTO_PACKAGES and TANTO_PKG_INFO name no packages and no pkg_info");
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_told_as_pkg_info_does() {
+    fn entry_matches_pkg_info() {
         let package = tar(&[
             (
                 "+CONTENTS",

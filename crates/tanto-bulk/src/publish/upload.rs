@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::coordinator::state::State;
 use crate::error::BulkError;
 use crate::package::ALL;
-use crate::report::{Rows, machine};
+use crate::report::{RunRows, machine};
 
 /// pbulk's machine-readable report, compressed.
 pub(super) const REPORT: &str = "report.gz";
@@ -26,7 +26,7 @@ pub(super) fn packages(config: &Config, dir: &str, listed: &[Listed], log: &mut 
 }
 
 /// Uploads the report and the logs of failed packages.
-pub(super) fn report(config: &Config, rows: &Rows, log: &mut String) -> Result<(), BulkError> {
+pub(super) fn report(config: &Config, rows: &RunRows, log: &mut String) -> Result<(), BulkError> {
     if config.report_rsync_target.is_empty() {
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub(super) fn report(config: &Config, rows: &Rows, log: &mut String) -> Result<(
 }
 
 /// Mails the report to its recipients.
-pub(super) fn mail(config: &Config, rows: &Rows, text: &str, log: &mut String) -> Result<(), BulkError> {
+pub(super) fn mail(config: &Config, rows: &RunRows, text: &str, log: &mut String) -> Result<(), BulkError> {
     if config.report_recipients.trim().is_empty() {
         return Ok(());
     }

@@ -1,5 +1,4 @@
-//! What has changed between two runs. Packages are the same that have one name without its version, and one directory:
-//! a new version is no new package. Does not know why something failed.
+//! Differences between two runs. Packages are matched by name without version, and directory.
 
 use std::collections::HashMap;
 
@@ -8,36 +7,33 @@ use tanto_record::database::{PackageRow, RunRow};
 use crate::coordinator::state::State;
 use crate::package::name::Name;
 
-/// Against an earlier run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changes {
-    /// The earlier run.
     pub since: RunRow,
-    /// Were built, and have failed now, or cannot be built any more.
+    /// Built before, and failed or excluded now.
     pub broken: Vec<Change>,
-    /// Were not there, and are built now.
+    /// Absent or failed before, and built now.
     pub fixed: Vec<Change>,
-    /// Were not known before.
+    /// New packages.
     pub new: Vec<Change>,
-    /// Are not known any more.
+    /// Removed packages.
     pub gone: Vec<Change>,
 }
 
-/// A package in two runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// PKGNAME, as it is now, or as it was if it is gone.
+    /// The present PKGNAME, or the last one.
     pub name: String,
-    /// Its state then; empty if it was not there.
+    /// The earlier state; empty if absent.
     pub then: String,
-    /// Its state now; empty if it is not there.
+    /// The present state; empty if absent.
     pub now: String,
 }
 
 type Key<'p> = (&'p str, &'p [u8]);
 
 impl Changes {
-    /// From the packages of the earlier run to those of this one.
+    /// Compares the packages of two runs.
     pub fn new(since: RunRow, then: &[PackageRow], now: &[PackageRow]) -> Changes {
         let (before, after) = (by_key(then), by_key(now));
         let mut changes = Changes { since, broken: vec![], fixed: vec![], new: vec![], gone: vec![] };
@@ -69,7 +65,7 @@ fn is_there(state: &str) -> bool {
     state == State::Done.name()
 }
 
-/// It is not there, and not because it still has to be built.
+/// Whether it is lost, and not only pending.
 fn is_lost(state: &str) -> bool {
     !is_there(state) && ![State::Open, State::Running].iter().any(|it| it.name() == state)
 }
@@ -91,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_version_is_the_same_package() {
+    fn new_version_is_the_same_package() {
         let then = packages(&[
             ("a-1", "done"),
             ("b-1", "failed"),

@@ -1,11 +1,10 @@
-//! Finds in what a failed stage printed the lines that say why. Does not know which package it was, nor where the text
-//! lies.
+//! Finds the lines of a log that explain a failure.
 //!
-//! What ended the stage stands near the first line in which make, ninja or the like say that a command has failed. Before
-//! that line a compiler, a linker or a script has said why; lines that say it for certain go before those that may be
-//! harmless, such as a file that was looked for in vain, and those before warnings.
+//! The failure is near the first line in which make, ninja or the like report a failed command. The error of a
+//! compiler, linker or script comes before it. Certain errors go before possible ones, such as a missing file, and
+//! those before warnings.
 
-mod signs;
+mod error_patterns;
 #[cfg(test)]
 mod tests;
 
@@ -13,37 +12,35 @@ use std::borrow::Cow;
 
 use tanto_record::views::process_list;
 
-pub use signs::Kind;
-use signs::{Sign, sign};
+pub use error_patterns::ErrorKind;
+use error_patterns::{LineMeaning, sign};
 
-/// What went wrong, as far as a log tells.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// What sort of thing.
-    pub kind: Kind,
+pub struct ErrorLines {
+    pub kind: ErrorKind,
     /// Lines of the log, the first error first.
     pub lines: Vec<String>,
 }
 
-/// So much of the end of a log is looked at.
-pub const LOOKED_AT: usize = 1 << 20;
-/// So many lines before and behind the failure.
+/// Bytes at the end of a log that are searched.
+pub const TAIL_BYTES: usize = 1 << 20;
+/// Lines searched before and after the failure.
 const AROUND: usize = 400;
-/// So many lines are told.
+/// The limit of reported lines.
 const MOST: usize = 5;
-/// Of a line that ends in a colon, so many of the next are told too.
+/// Lines that are added after a line that ends in a colon.
 const ATTACHED: usize = 2;
-/// So many lines are told where none looks like an error.
+/// Lines reported if none looks like an error.
 const LAST: usize = 3;
-/// So much of a line.
+/// Bytes of a line.
 const LONGEST: usize = 400;
 
-/// What the log says; nothing if it is empty.
-pub fn find(log: &[u8]) -> Option<Found> {
-    let tail = &log[log.len().saturating_sub(LOOKED_AT)..];
+/// Searches a log; `None` if it is empty.
+pub fn find(log: &[u8]) -> Option<ErrorLines> {
+    let tail = &log[log.len().saturating_sub(TAIL_BYTES)..];
     let lines: Vec<Cow<'_, [u8]>> = tail.split(|&byte| byte == b'\n').map(plain).collect();
     let lines = printed(&lines);
-    let failure = lines.iter().position(|line| sign(line) == Some(Sign::Failure));
+    let failure = lines.iter().position(|line| sign(line) == Some(LineMeaning::Failure));
     let end = failure.unwrap_or(lines.len());
     let before = &lines[end.saturating_sub(AROUND)..end];
     let behind = &lines[end..lines.len().min(end.saturating_add(AROUND))];
@@ -57,24 +54,23 @@ pub fn find(log: &[u8]) -> Option<Found> {
         .or_else(|| unknown(lines))
 }
 
-/// Without what a log ends with if the stage was ended: that it hung, say, is known, and which processes there were is no
-/// error.
+/// Removes the text that is added to the log of a killed stage, such as its processes.
 fn printed<'a, 'b>(lines: &'a [Cow<'b, [u8]>]) -> &'a [Cow<'b, [u8]>] {
     let is_told =
         |pair: &[Cow<'_, [u8]>]| pair[0].starts_with(b"tanto: ") && pair[1].ends_with(process_list::PROCESSES_SUFFIX);
     lines.windows(2).rposition(is_told).map_or(lines, |at| &lines[..at])
 }
 
-/// The first line that says for certain what is wrong, and those that belong to it.
-fn certain(lines: &[Cow<'_, [u8]>]) -> Option<Found> {
+/// The first certain error and the lines that belong to it.
+fn certain(lines: &[Cow<'_, [u8]>]) -> Option<ErrorLines> {
     let (at, kind) = lines.iter().enumerate().find_map(|(at, line)| match sign(line)? {
-        Sign::Certain(kind) => Some((at, kind)),
+        LineMeaning::Certain(kind) => Some((at, kind)),
         _ => None,
     })?;
     let mut told: Vec<String> = Vec::new();
     let mut attached = 0;
     for line in lines[at..].iter().filter(|line| !line.trim_ascii().is_empty()) {
-        let is_error = matches!(sign(line), Some(Sign::Certain(_)));
+        let is_error = matches!(sign(line), Some(LineMeaning::Certain(_)));
         if !is_error && attached == 0 {
             continue;
         }
@@ -87,30 +83,30 @@ fn certain(lines: &[Cow<'_, [u8]>]) -> Option<Found> {
             break;
         }
     }
-    Some(Found { kind, lines: told })
+    Some(ErrorLines { kind, lines: told })
 }
 
-/// The last line with a sign that counts.
-fn last(lines: &[Cow<'_, [u8]>], counts: fn(Sign) -> Option<Kind>) -> Option<Found> {
-    lines.iter().rev().find_map(|line| Some(Found { kind: counts(sign(line)?)?, lines: vec![shown(line)] }))
+/// The last line with a relevant pattern.
+fn last(lines: &[Cow<'_, [u8]>], counts: fn(LineMeaning) -> Option<ErrorKind>) -> Option<ErrorLines> {
+    lines.iter().rev().find_map(|line| Some(ErrorLines { kind: counts(sign(line)?)?, lines: vec![shown(line)] }))
 }
 
-fn likely(sign: Sign) -> Option<Kind> {
-    if let Sign::Likely(kind) = sign { Some(kind) } else { None }
+fn likely(sign: LineMeaning) -> Option<ErrorKind> {
+    if let LineMeaning::Likely(kind) = sign { Some(kind) } else { None }
 }
 
-fn warning(sign: Sign) -> Option<Kind> {
-    if let Sign::Warning(kind) = sign { Some(kind) } else { None }
+fn warning(sign: LineMeaning) -> Option<ErrorKind> {
+    if let LineMeaning::Warning(kind) = sign { Some(kind) } else { None }
 }
 
-fn unknown(lines: &[Cow<'_, [u8]>]) -> Option<Found> {
+fn unknown(lines: &[Cow<'_, [u8]>]) -> Option<ErrorLines> {
     let some = lines.iter().rev().filter(|line| !line.trim_ascii().is_empty()).take(LAST);
     let mut told: Vec<String> = some.map(|line| shown(line)).collect();
     told.reverse();
-    (!told.is_empty()).then_some(Found { kind: Kind::Unknown, lines: told })
+    (!told.is_empty()).then_some(ErrorLines { kind: ErrorKind::Unknown, lines: told })
 }
 
-/// Without what colours it, and what a terminal would have written over.
+/// Removes colors and overwritten text.
 fn plain(line: &[u8]) -> Cow<'_, [u8]> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let line = memchr::memrchr(b'\r', line).map_or(line, |at| &line[at + 1..]);
@@ -129,7 +125,7 @@ fn plain(line: &[u8]) -> Cow<'_, [u8]> {
 
 const ESCAPE: u8 = 0x1b;
 
-/// What follows an escape: for `[`, all up to a letter belongs to it.
+/// Skips an escape sequence; after `[`, it ends with a letter.
 fn behind_sequence(text: &[u8]) -> &[u8] {
     match text.split_first() {
         Some((b'[', rest)) => {
@@ -140,7 +136,6 @@ fn behind_sequence(text: &[u8]) -> &[u8] {
     }
 }
 
-/// For a reader.
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST)]);
     let text: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect();

@@ -1,4 +1,4 @@
-//! A report as one page, which needs nothing from elsewhere and runs nothing. Does not know what it was made from.
+//! Formats a report as one HTML page without scripts or external files.
 
 use std::fmt::Write;
 
@@ -7,11 +7,11 @@ use tanto_exec::text::units::memory;
 use tanto_record::views::html;
 
 use super::changes::Change;
-use super::picture::picture;
 use super::text::{NO_WAITS, ms, waited};
+use super::timeline::picture;
 use super::{Failure, Report, machine};
 
-/// So many packages are shown of those that took longest.
+/// The number of slowest packages.
 const SHOWN: usize = 200;
 const OWN_STYLE: &str = "svg { display: block; width: 100%; background: var(--card); border: 1px solid var(--line); \
     border-radius: 8px; }\npre { margin: 4px 0 0; white-space: pre-wrap; overflow-wrap: anywhere; }\n\
@@ -19,7 +19,6 @@ const OWN_STYLE: &str = "svg { display: block; width: 100%; background: var(--ca
     .machine { fill: var(--c1); }\n";
 
 impl Report<'_> {
-    /// All of it as a page.
     pub fn html(&self) -> String {
         let title = format!("Bulk build {}", self.rows.run.run);
         let mut page = format!(
@@ -160,7 +159,7 @@ fn changed(what: &str, it: &Change) -> Vec<String> {
     vec![cell(what), cell(&it.name), cell(&it.then), cell(&it.now)]
 }
 
-/// Beside the page, which lies in a directory of its own among those of the packages.
+/// A link relative to the page in `meta`.
 fn log_link(path: &str) -> String {
     let mut parts = path.rsplit('/');
     let (file, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -175,7 +174,7 @@ fn number(text: &str) -> String {
     format!("<td class=\"number\">{}</td>", escape(text))
 }
 
-/// A section with a table; nothing without rows.
+/// A section with a table; empty without rows.
 fn table(title: &str, heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let body: String = rows.map(|cells| format!("<tr>{}</tr>\n", cells.concat())).collect();
     if body.is_empty() {

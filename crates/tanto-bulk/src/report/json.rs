@@ -1,15 +1,15 @@
-//! A report for programs: one JSON object. Does not know what it was made from.
+//! Formats a report as JSON.
 
 use tanto_record::database::PackageRow;
 use tanto_record::json::{Object, integer, list, string};
 use tanto_sys::cgroup::StallTimes;
 
 use super::changes::Change;
-use super::costs::{Estimates, OfPackage, OfStage};
+use super::costs::{Estimates, PackageCosts, StageCosts};
 use super::{Failure, Report, Retry};
 
 impl Report<'_> {
-    /// All of it as JSON, on a line. Times are milliseconds.
+    /// Returns an object on one line. Times are milliseconds.
     pub fn json(&self) -> Vec<u8> {
         let mut text = Vec::new();
         let mut object = Object::new(&mut text);
@@ -90,7 +90,7 @@ impl Report<'_> {
         inner.end();
     }
 
-    fn cost(&self, out: &mut Vec<u8>, it: &OfPackage) {
+    fn cost(&self, out: &mut Vec<u8>, it: &PackageCosts) {
         let mut object = Object::new(out);
         object.text("package", self.package(it.package).name.as_bytes());
         object.number("wall_ms", it.wall_ms);
@@ -108,7 +108,7 @@ fn estimate(out: &mut Vec<u8>, it: &Estimates) {
     let mut object = Object::new(out);
     object.number("count", it.count as u64);
     if let Some(median) = it.median {
-        // Two digits are as good as such a number is.
+        // Two digits are significant.
         integer(object.field("median_percent"), (median * 100.0).round() as i128);
     }
     object.end();
@@ -122,7 +122,7 @@ fn change(out: &mut Vec<u8>, it: &Change) {
     object.end();
 }
 
-fn stage(out: &mut Vec<u8>, it: &OfStage) {
+fn stage(out: &mut Vec<u8>, it: &StageCosts) {
     let mut object = Object::new(out);
     object.text("stage", it.name.as_bytes());
     object.number("count", it.count as u64);
@@ -136,7 +136,7 @@ fn stage(out: &mut Vec<u8>, it: &OfStage) {
     object.end();
 }
 
-/// Both numbers are left out if they are not known.
+/// Leaves out unknown numbers.
 fn waits(object: &mut Object<'_>, waits: Option<StallTimes>) {
     if let Some(waits) = waits {
         object.number("io_wait_ms", waits.io_us / 1000);

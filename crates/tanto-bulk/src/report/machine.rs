@@ -1,13 +1,12 @@
-//! pbulk's own reports, for who reads those: `report` (a record for each package, with how it went), `pbuild` and
-//! `status`. Does not know where they go.
+//! pbulk's machine-readable reports: `report` (a record for each package, with its result), `pbuild` and `status`.
 
 use std::collections::HashMap;
 
-use super::{Rows, reach};
+use super::{RunRows, dependents};
 use crate::coordinator::state::State;
 use crate::package::records::Record;
 
-/// pbulk's word for a state. It has fewer.
+/// pbulk's name of a state; it has fewer.
 fn status(state: &str) -> &str {
     match State::named(state) {
         Some(State::Running) => "in_processing",
@@ -17,10 +16,10 @@ fn status(state: &str) -> &str {
     }
 }
 
-/// The resolved scan's records, each with PKG_DEPTH (it and all that need it) and BUILD_STATUS. Packages that the run
-/// does not know are left out.
-pub fn report(rows: &Rows, records: &[Record<'_>]) -> Vec<u8> {
-    let depths = reach::dependents(rows.packages.len(), &rows.edges);
+/// The records of the resolved scan with PKG_DEPTH (the package and its dependents) and BUILD_STATUS, without packages
+/// that the run lacks.
+pub fn report(rows: &RunRows, records: &[Record<'_>]) -> Vec<u8> {
+    let depths = dependents::dependents(rows.packages.len(), &rows.edges);
     let by_name: HashMap<&[u8], usize> = (0..).zip(&rows.packages).map(|(at, it)| (it.name.as_bytes(), at)).collect();
     let mut text = Vec::new();
     for record in records {
@@ -32,26 +31,25 @@ pub fn report(rows: &Rows, records: &[Record<'_>]) -> Vec<u8> {
     text
 }
 
-/// `PKGNAME|state||PKG_DEPTH`, a line for each package.
-pub fn pbuild(rows: &Rows) -> Vec<u8> {
-    let depths = reach::dependents(rows.packages.len(), &rows.edges);
+/// `PKGNAME|state||PKG_DEPTH` lines.
+pub fn pbuild(rows: &RunRows) -> Vec<u8> {
+    let depths = dependents::dependents(rows.packages.len(), &rows.edges);
     let lines = rows.packages.iter().zip(depths);
     lines.flat_map(|(it, depth)| format!("{}|{}||{}\n", it.name, status(&it.state), depth + 1).into_bytes()).collect()
 }
 
-/// What is known of the machine that built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// The system, its version and its architecture, such as `Linux 6.1/x86_64`.
+    /// System, version and architecture, such as `Linux 6.1/x86_64`.
     pub platform: String,
     /// PKGSRC_COMPILER.
     pub compiler: String,
-    /// Where reports can be read.
+    /// The URL of reports.
     pub base_url: String,
 }
 
-/// `KEY=value` lines: the platform, and when the build began and ended.
-pub fn status_file(rows: &Rows, machine: &Machine) -> String {
+/// `KEY=value` lines: the platform, start and end.
+pub fn status_file(rows: &RunRows, machine: &Machine) -> String {
     let mut text = format!("PLATFORM={}\nCOMPILER={}\n", machine.platform, machine.compiler);
     text += &format!("BUILD_START_ISO={}\n", iso(rows.run.began_ms));
     text += &format!("BUILD_START_DIR={}\n", directory(rows.run.began_ms));
@@ -68,7 +66,7 @@ pub fn iso(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-/// The directory that a run's reports have on the server: `20170630.1234`.
+/// The directory of a run's reports on the server: `20170630.1234`.
 pub fn directory(ms: i64) -> String {
     let (year, month, day, minutes) = date(ms);
     format!("{year:04}{month:02}{day:02}.{:02}{:02}", minutes / 60, minutes % 60)

@@ -1,4 +1,4 @@
-//! Reports of a small run: what failed and why, what it blocks, what it cost.
+//! Reports of a small run.
 
 use super::*;
 use crate::package::records;
@@ -42,13 +42,13 @@ fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> StageRow {
     }
 }
 
-/// base is needed by lib, which failed, which is needed by user and far; skip is masked.
-fn rows() -> Rows {
+/// lib needs base and failed; user and far need lib; skip is excluded.
+fn rows() -> RunRows {
     let expected = |package, wall_ms, basis: &str| EstimateRow { package, wall_ms, basis: basis.into() };
     let run = RunRow { run: 2, began_ms: 1_498_826_040_000, ended_ms: Some(1_498_826_100_000) };
     let before =
         vec![package(0, "base-1", "failed", ""), package(1, "lib-1", "done", ""), package(2, "old-1", "done", "")];
-    Rows {
+    RunRows {
         run,
         packages: vec![
             package(0, "base-1", "done", "build left processes running: sleep 9"),
@@ -85,13 +85,13 @@ fn with_report(check: impl FnOnce(&Report<'_>)) {
 }
 
 #[test]
-fn what_blocks_most_comes_first() {
+fn most_blocking_failure_comes_first() {
     with_report(|report| {
         let told: Vec<_> = report.failures.iter().map(|it| (it.package, it.blocks, &*it.stage, &*it.log)).collect();
         assert_eq!(told, [(1, 2, "build", "/logs/1/build.log"), (5, 0, "configure", "")]);
         let found = report.failures[0].found.as_ref().unwrap();
         assert_eq!((found.kind.name(), &*found.lines[0]), ("compiler", "x.c:1:2: error: <no> & \"no\""));
-        assert_eq!(report.masked, [Masked { package: 4, blocks: 0 }]);
+        assert_eq!(report.masked, [Excluded { package: 4, blocks: 0 }]);
         let changes = report.changes.as_ref().unwrap();
         let names = |all: &[changes::Change]| all.iter().map(|it| it.name.clone()).collect::<Vec<_>>().join(" ");
         assert_eq!((names(&changes.broken), names(&changes.fixed)), ("lib-2".into(), "base-1".into()));
@@ -100,7 +100,7 @@ fn what_blocks_most_comes_first() {
 }
 
 #[test]
-fn costs_are_told_against_the_bound_and_the_estimates() {
+fn costs_are_compared_with_bound_and_estimates() {
     with_report(|report| {
         let span = &report.costs.span;
         assert_eq!((span.wall_ms, span.clients, span.work_ms), (9000, 2, 11_000));
@@ -118,9 +118,9 @@ fn costs_are_told_against_the_bound_and_the_estimates() {
 }
 
 #[test]
-fn all_forms_tell_the_same() {
+fn all_formats_agree() {
     with_report(|report| {
-        // However wide columns are.
+        // Ignores column widths.
         let text = report.text().split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "began 2017-06-30 12:34 (UTC)",
@@ -157,7 +157,7 @@ fn all_forms_tell_the_same() {
 }
 
 #[test]
-fn times_waited_are_known_or_said_not_to_be() {
+fn unknown_waiting_times_are_noted() {
     with_report(|report| {
         let waits: Vec<_> = report.costs.packages.iter().map(|it| it.waits).collect();
         let of = |io_us, cpu_us| Some(StallTimes { io_us, cpu_us });
@@ -173,7 +173,7 @@ fn times_waited_are_known_or_said_not_to_be() {
 }
 
 #[test]
-fn pbulk_reads_its_own_form() {
+fn pbulk_format_is_written() {
     let rows = rows();
     let text = "PKGNAME=lib-2\nPKG_LOCATION=devel/lib\nDEPENDS=base-1\nPKGNAME=none-1\nPKG_LOCATION=a/b\n";
     let records = records::read(text.as_bytes()).unwrap();
@@ -192,9 +192,9 @@ fn pbulk_reads_its_own_form() {
 }
 
 #[test]
-fn nothing_is_told_of_nothing() {
+fn empty_run_has_an_empty_report() {
     let run = RunRow { run: 1, began_ms: 0, ended_ms: None };
-    let none = Rows {
+    let none = RunRows {
         run,
         packages: vec![],
         edges: vec![],

@@ -1,24 +1,23 @@
-//! A report for a terminal, or a letter. Does not know what it was made from.
+//! Formats a report as text.
 
 use tanto_exec::text::table::Table;
 use tanto_exec::text::units::{duration, memory};
 use tanto_sys::cgroup::StallTimes;
 
 use super::changes::Change;
-use super::costs::{OfPackage, OfStage};
+use super::costs::{PackageCosts, StageCosts};
 use super::{Failure, Report, machine};
 use crate::coordinator::state::State;
 
-/// So many packages are shown of those that took longest.
+/// The number of slowest packages.
 const SHOWN: usize = 20;
-/// So many names are shown of those that changed in one way.
+/// The limit of names for each kind of change.
 const NAMED: usize = 50;
-/// Shown below the tables if no waiting times are known.
+/// The note if waiting times are unknown.
 pub(super) const NO_WAITS: &str = "I/O WAIT and CPU WAIT were not recorded: they need control groups of version 2 that Tanto may create, with \
     pressure stall information (PSI).";
 
 impl Report<'_> {
-    /// All of it as text.
     pub fn text(&self) -> String {
         let mut text = self.head();
         text += &self.changed();
@@ -91,7 +90,7 @@ impl Report<'_> {
         heading("Failed, what blocks most first") + &all.join("\n")
     }
 
-    /// What failed, of what sort that is, and what it blocks.
+    /// Failed packages, with the kind of error and the blocked packages.
     pub(super) fn why(&self, failure: &Failure) -> String {
         let kind = failure.found.as_ref().map_or(String::new(), |found| format!(" ({})", found.kind.name()));
         let blocks = match failure.blocks {
@@ -153,7 +152,7 @@ impl Report<'_> {
         let mut table = Table::new(&[0, 1, 2, 3, 4, 5]);
         table.row([b"TIME", b"CPU", b"I/O WAIT", b"CPU WAIT", b"MEMORY", b"EXPECTED", b"PACKAGE"]);
         for it in self.costs.packages.iter().take(SHOWN) {
-            let OfPackage { package, wall_ms, cpu_ms, peak_kib, waits, expected_ms } = *it;
+            let PackageCosts { package, wall_ms, cpu_ms, peak_kib, waits, expected_ms } = *it;
             let [io, cpu] = waited(waits);
             table.row([
                 ms(wall_ms).as_bytes(),
@@ -179,7 +178,7 @@ fn changed_line(change: &Change) -> String {
     format!("    {}{now}\n", change.name)
 }
 
-fn stages(stages: &[OfStage]) -> String {
+fn stages(stages: &[StageCosts]) -> String {
     let mut table = Table::new(&[1, 2, 3, 4, 5, 6, 7]);
     table.row([b"STAGE", b"TIMES", b"FAILED", b"TIME", b"CPU", b"I/O WAIT", b"CPU WAIT", b"MOST MEMORY"]);
     for it in stages {
@@ -198,13 +197,12 @@ fn stages(stages: &[OfStage]) -> String {
     String::from_utf8_lossy(&table.text()).into_owned()
 }
 
-/// The columns of waiting times; empty if they are not known.
+/// Columns of waiting times; empty if unknown.
 pub(super) fn waited(waits: Option<StallTimes>) -> [String; 2] {
     let column = |us: fn(StallTimes) -> u64| waits.map(|waits| ms(us(waits) / 1000)).unwrap_or_default();
     [column(|waits| waits.io_us), column(|waits| waits.cpu_us)]
 }
 
-/// A time, for people.
 pub(super) fn ms(ms: u64) -> String {
     duration(i64::try_from(ms).unwrap_or(i64::MAX))
 }

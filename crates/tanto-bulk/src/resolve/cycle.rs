@@ -1,17 +1,17 @@
-//! Packages that need each other in a circle. Does not know their names.
+//! Finds cycles of dependencies.
 
 use super::{Package, Resolved};
 
-/// How far the search has come with a package.
+/// The state of a package in the depth-first search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     No,
-    /// It is on the way from where the search began.
+    /// On the current path.
     OnTheWay,
     Done,
 }
 
-/// The first circle there is, each package before one that it needs; its first is the lowest of them.
+/// Returns the first cycle, in the order of dependencies, starting with the lowest index.
 pub(super) fn find(packages: &[Resolved]) -> Option<Vec<Package>> {
     let mut seen = vec![Seen::No; packages.len()];
     (0..packages.len() as Package).find_map(|start| search(start, packages, &mut seen))
@@ -21,7 +21,7 @@ fn search(start: Package, packages: &[Resolved], seen: &mut [Seen]) -> Option<Ve
     if seen[start as usize] != Seen::No {
         return None;
     }
-    // The way, and how many of its needs each one on it has looked at. Its own stack: trees can be deep.
+    // The path, with the number of visited dependencies of each. An explicit stack: trees can be deep.
     let mut way = vec![(start, 0)];
     seen[start as usize] = Seen::OnTheWay;
     while let Some((package, at)) = way.last_mut() {

@@ -1,11 +1,11 @@
-//! Finds the packages that a pattern can match, without looking at all of them. Does not know what needs them.
+//! An index of packages by name.
 
 use crate::package::name::Name;
 use crate::package::pattern::Pattern;
 
 use super::Package;
 
-/// All packages in the order of their names; those of one name in the order of the records.
+/// Packages sorted by name; equal names in the order of the records.
 #[derive(Debug)]
 pub(super) struct Index {
     sorted: Vec<Package>,
@@ -18,29 +18,28 @@ impl Index {
         Index { sorted }
     }
 
-    /// What a dependency with this pattern gets: of all that match the one that is preferred, and of those with the
-    /// same name the first.
+    /// Returns the preferred match of a pattern; of equal names the first.
     pub(super) fn best(&self, pattern: &Pattern, names: &[Name<'_>]) -> Option<Package> {
         let name = |package: Package| &names[package as usize];
         pattern
-            .beginnings()
-            .flat_map(|beginning| self.beginning_with(beginning, names))
+            .prefixes()
+            .flat_map(|prefix| self.with_prefix(prefix, names))
             .copied()
             .filter(|&package| pattern.matches(name(package)))
             .max_by(|&one, &other| name(one).preference(name(other)).then(other.cmp(&one)))
     }
 
-    /// Pairs of packages of the same name: the first of them, and each of the others.
+    /// Pairs of packages with the same name: the first one, and each other.
     pub(super) fn duplicates(&self, names: &[Name<'_>]) -> Vec<(Package, Package)> {
         let same = |a: &Package, b: &Package| names[*a as usize].text() == names[*b as usize].text();
         let groups = self.sorted.chunk_by(same).filter(|group| group.len() > 1);
         groups.flat_map(|group| group[1..].iter().map(|&second| (group[0], second))).collect()
     }
 
-    fn beginning_with(&self, beginning: &[u8], names: &[Name<'_>]) -> &[Package] {
+    fn with_prefix(&self, prefix: &[u8], names: &[Name<'_>]) -> &[Package] {
         let text = |package: &Package| names[*package as usize].text();
-        let from = self.sorted.partition_point(|package| text(package) < beginning);
-        let count = self.sorted[from..].partition_point(|package| text(package).starts_with(beginning));
+        let from = self.sorted.partition_point(|package| text(package) < prefix);
+        let count = self.sorted[from..].partition_point(|package| text(package).starts_with(prefix));
         &self.sorted[from..from + count]
     }
 }

@@ -1,4 +1,4 @@
-//! What a pattern that nothing matches may have meant. Does not know why nothing does.
+//! Finds packages similar to an unmatched pattern.
 
 use std::cmp::Reverse;
 
@@ -7,12 +7,12 @@ use crate::package::records::Record;
 
 use super::Package;
 
-/// More would not help.
+/// The limit of suggestions.
 const MOST: usize = 3;
-/// Names that differ more are no help. In letters.
+/// The limit of the edit distance.
 const FARTHEST: usize = 2;
 
-/// First what is called the same (other versions), then what lies in the directory, then what is called alike.
+/// Other versions first, then packages of the directory, then similar names.
 pub(super) fn find(pattern: &[u8], location: &[u8], names: &[Name<'_>], records: &[Record<'_>]) -> Vec<Package> {
     let base = base(pattern);
     let packages = || 0..names.len() as Package;
@@ -32,7 +32,7 @@ pub(super) fn find(pattern: &[u8], location: &[u8], names: &[Name<'_>], records:
     nearest
 }
 
-/// The name that a pattern asks for: up to a relation, to a version of digits, or to what is special.
+/// The base name of a pattern: up to a relation, a version or a special character.
 fn base(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().position(|byte| b"<>*?[]{}".contains(byte)).unwrap_or(pattern.len());
     let literal = &pattern[..special];
@@ -44,7 +44,7 @@ fn base(pattern: &[u8]) -> &[u8] {
     }
 }
 
-/// One for each name, the closest first, of the highest version.
+/// The closest names, each with its highest version.
 fn alike(base: &[u8], names: &[Name<'_>]) -> Vec<Package> {
     let mut found: Vec<(usize, Package)> = (0..)
         .zip(names)
@@ -57,7 +57,7 @@ fn alike(base: &[u8], names: &[Name<'_>]) -> Vec<Package> {
     found.into_iter().map(|(_, package)| package).collect()
 }
 
-/// Letters to add, remove or replace.
+/// The edit distance.
 fn distance(one: &[u8], other: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (at, letter) in one.iter().enumerate() {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_asks_for_a_name() {
+    fn pattern_has_a_base_name() {
         for (pattern, expected) in [
             ("gtk3>=3.0<4", "gtk3"),
             ("lib-3d-2.0>=1", "lib-3d-2.0"),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_counted() {
+    fn edit_distance_counts_letters() {
         for (one, other, expected) in [("", "ab", 2), ("gtk3", "gtk3", 0), ("gtk3", "gtk", 1), ("perl", "prel", 2)] {
             assert_eq!(distance(one.as_bytes(), other.as_bytes()), expected);
         }

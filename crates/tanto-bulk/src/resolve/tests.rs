@@ -1,9 +1,9 @@
-//! What resolving a few records finds.
+//! Resolutions of a few records.
 
 use super::*;
 use crate::package::records;
 
-/// Records of these packages: name, location, ALL_DEPENDS.
+/// Makes records from name, location and ALL_DEPENDS.
 fn scan(packages: &[(&str, &str, &str)]) -> Vec<u8> {
     let record = |(name, location, depends): &(&str, &str, &str)| {
         format!("PKGNAME={name}\nPKG_LOCATION={location}\nALL_DEPENDS={depends}\nSCAN_DEPENDS=x\n")
@@ -11,7 +11,7 @@ fn scan(packages: &[(&str, &str, &str)]) -> Vec<u8> {
     packages.iter().map(record).collect::<String>().into_bytes()
 }
 
-/// The names of what each package needs, and what was found.
+/// Returns the dependencies of each package, and the findings.
 fn resolved(text: &[u8], wanted: usize) -> (Vec<(bool, String)>, Vec<Finding<'_>>) {
     let records = records::read(text).unwrap();
     let resolution = resolve(&records, wanted);
@@ -26,7 +26,7 @@ fn needs(text: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn the_highest_version_of_all_packages_is_taken() {
+fn highest_version_is_chosen() {
     let text = scan(&[
         ("user-1", "a/user", "lib>=1:../../a/lib1"),
         ("lib-1.9", "a/lib1", ""),
@@ -40,7 +40,7 @@ fn the_highest_version_of_all_packages_is_taken() {
 }
 
 #[test]
-fn among_equal_versions_the_later_name_is_taken() {
+fn later_name_wins_for_equal_versions() {
     let text = scan(&[
         ("user-1", "a/user", "{mysql,maria}-client-[0-9]*:../../a/mysql"),
         ("mysql-client-5.0", "a/mysql", ""),
@@ -50,7 +50,7 @@ fn among_equal_versions_the_later_name_is_taken() {
 }
 
 #[test]
-fn what_was_chosen_before_will_do() {
+fn earlier_choice_is_reused() {
     let text = scan(&[
         ("user-1", "a/user", "  lib<2:../../a/lib\tlib>=1:../../a/lib lib-[0-9]*:../../a/lib"),
         ("lib-1.5", "a/lib", ""),
@@ -60,7 +60,7 @@ fn what_was_chosen_before_will_do() {
 }
 
 #[test]
-fn what_matches_nothing_is_told_with_what_comes_near() {
+fn missing_dependency_lists_similar_packages() {
     let text = scan(&[
         ("user-1", "a/user", "lib>=3:../../a/lib libb-[0-9]*:../../a/libb far-[0-9]*:../../b/far"),
         ("lib-1.5", "a/lib", ""),
@@ -78,7 +78,7 @@ fn what_matches_nothing_is_told_with_what_comes_near() {
 }
 
 #[test]
-fn only_what_is_wanted_is_resolved() {
+fn unwanted_packages_are_not_resolved() {
     let text = scan(&[
         ("user-1", "a/user", "lib-[0-9]*:../../a/lib"),
         ("deep-1", "a/deep", ""),
@@ -92,7 +92,7 @@ fn only_what_is_wanted_is_resolved() {
 }
 
 #[test]
-fn of_two_with_one_name_the_first_is_taken() {
+fn first_duplicate_is_used() {
     let text = scan(&[
         ("twin-1", "a/first", ""),
         ("twin-1", "a/second", ""),
@@ -105,7 +105,7 @@ fn of_two_with_one_name_the_first_is_taken() {
 }
 
 #[test]
-fn what_is_chosen_has_numbers_of_its_own() {
+fn chosen_packages_are_renumbered() {
     let text = scan(&[
         ("twin-1", "a/first", ""),
         ("twin-1", "a/second", ""),
@@ -121,7 +121,7 @@ fn what_is_chosen_has_numbers_of_its_own() {
 }
 
 #[test]
-fn a_circle_is_told_as_a_path() {
+fn cycle_is_reported_as_a_path() {
     let text = scan(&[
         ("user-1", "a/user", "aaaa-[0-9]*:../../a/a"),
         ("aaaa-1", "a/a", "bbbb-[0-9]*:../../a/b"),
@@ -135,7 +135,7 @@ fn a_circle_is_told_as_a_path() {
 }
 
 #[test]
-fn words_that_are_no_dependencies_are_told() {
+fn malformed_dependencies_are_reported() {
     for bad in ["lib", "lib:../a/lib", "lib{:../../a/lib"] {
         let text = scan(&[("user-1", "a/user", bad)]);
         assert_eq!(resolved(&text, 1).1, [Finding::NoDependency { package: 0, text: bad.as_bytes() }]);

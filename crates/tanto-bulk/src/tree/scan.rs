@@ -1,17 +1,16 @@
-//! Asks a tree's directories what packages they make, and does not ask again where nothing has changed that the answer
-//! rests on. Does not know how commands are run, nor what becomes of the answers.
+//! Scans package trees. Results are reused while their inputs are unchanged.
 
-mod ask;
 mod base;
+mod cache_key;
+mod commands;
 mod environment;
 mod files;
 mod import;
-mod inputs;
 mod list;
 mod output;
+mod path_view;
 mod rows;
 mod session;
-mod sight;
 #[cfg(test)]
 mod tests;
 
@@ -26,62 +25,55 @@ use thiserror::Error;
 
 pub use self::import::{Imported, import};
 pub use self::list::BadList;
-use self::rows::{Rows, TOP};
+use self::rows::{StoredScans, TOP};
 use self::session::Session;
 use crate::config::Config;
 use crate::error::{BulkError, cause};
 use crate::package::records;
 use crate::resolve::{Finding, resolve};
 
-/// What a scan needs.
 pub struct Scan<'a> {
-    /// What is scanned, and with what.
     pub config: &'a Config,
-    /// What executes commands.
     pub runner: &'a mut dyn Runner,
-    /// Who looks on.
     pub view: &'a mut dyn View,
-    /// What time it is.
     pub clock: &'a dyn Clock,
-    /// Says what makefiles need not ask the system then (`facts`); called where there is something to ask.
+    /// Returns platform variables for make; called if something is scanned.
     pub facts: &'a dyn Fn() -> Vec<String>,
-    /// Of answers that would be used again, so many of 100 are asked for again and compared.
+    /// The percentage of reusable results that are scanned again and compared.
     pub verify: f64,
-    /// Which of them: another number, another sample.
+    /// The seed of that sample.
     pub seed: u64,
 }
 
-/// What a scan has brought.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ScanReport {
-    /// The records of all directories, in their order, each package once: pbulk's `pscan`.
+    /// All records in the order of directories, each package once: pbulk's `pscan`.
     pub records: Vec<u8>,
-    /// Packages that are not among them, for another one has their name.
+    /// Packages left out because of a duplicate name.
     pub duplicates: Vec<Duplicate>,
-    /// So many of the records, the first ones, are of what is wanted. The others are of what that needs.
+    /// The number of records of wanted directories, which come first; the rest are dependencies.
     pub wanted: usize,
-    /// So many directories were scanned.
+    /// The number of scanned directories.
     pub scanned: usize,
-    /// Of so many the last answer still holds.
+    /// The number of reused results.
     pub reused: usize,
-    /// So many commands were started.
+    /// The number of commands.
     pub started: usize,
-    /// So many directories that need not have been were scanned, to compare.
+    /// The number of directories scanned for comparison.
     pub verified: usize,
-    /// Those of them that gave another answer.
+    /// Directories with another result.
     pub differing: Vec<String>,
-    /// Directories that gave none, with what they printed.
+    /// Directories that could not be scanned, with their output.
     pub failed: Vec<(String, String)>,
 }
 
-/// A package that is made twice.
+/// A package name that is made twice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Duplicate {
-    /// Its name.
     pub name: String,
-    /// The directory whose package it is.
+    /// The directory that is used.
     pub first: String,
-    /// The one that makes it too.
+    /// The other directory.
     pub second: String,
 }
 
@@ -91,7 +83,6 @@ impl Duplicate {
         Duplicate { name: text(name), first: text(first), second: text(second) }
     }
 
-    /// For the user.
     pub fn told(&self) -> String {
         let Duplicate { name, first, second } = self;
         match first == second {
@@ -113,7 +104,7 @@ pub enum ScanError {
     Tree { pkgsrc: String, output: String },
     #[error("script_phase_scan failed:\n{}", .0.trim_end())]
     Script(String),
-    /// The database has the answers until then.
+    /// The database has the results until then.
     #[error("interrupted by user")]
     Interrupted,
     #[error("{0}")]
@@ -133,12 +124,12 @@ impl From<ScanError> for BulkError {
 }
 
 impl Scan<'_> {
-    /// Runs what the user wants to be run before a scan, which may change all that is scanned.
+    /// Runs `script_phase_scan`, which may change the tree.
     pub fn script(mut self, store: Database) -> Result<Database, ScanError> {
         session::script(&mut self, store)
     }
 
-    /// Scans what the configuration names. The report, and the database, which has all answers.
+    /// Scans what the configuration names. Returns the report and the database with all results.
     pub fn run(self, store: Database) -> Result<(ScanReport, Database), ScanError> {
         let limited = limited(self.config)?;
         let mut session = Session::begin(self, &store)?;
@@ -154,7 +145,7 @@ impl Scan<'_> {
 }
 
 impl Scan<'_> {
-    /// Scans these directories, and those that they name and that are not `known`, until all are known that can be scanned.
+    /// Scans directories and, transitively, their dependencies that are not `known`.
     pub fn some(
         self,
         wanted: Vec<String>,
@@ -178,12 +169,12 @@ impl Scan<'_> {
     }
 }
 
-/// Where a scan's commands write, besides what is for nobody else.
+/// Directories that commands of a scan write to, besides private ones.
 pub fn written(config: &Config) -> [PathBuf; 2] {
     session::written(config)
 }
 
-/// Scans what is wanted, and again what that lacks, until it lacks nothing that can be scanned.
+/// Scans wanted directories and missing dependencies until no more can be scanned.
 fn fixed_point(
     mut session: Session<'_>,
     wanted: Vec<String>,
@@ -199,7 +190,7 @@ fn fixed_point(
     Ok((session.end(&locations, &wanted), store))
 }
 
-/// The directories that the configuration names; none if that is the whole tree.
+/// The directories of `limited_list`; `None` for the whole tree.
 fn limited(config: &Config) -> Result<Option<Vec<String>>, ScanError> {
     Ok(match config.limited_list.as_str() {
         "" => None,
@@ -211,10 +202,9 @@ fn limited(config: &Config) -> Result<Option<Vec<String>>, ScanError> {
     })
 }
 
-/// What the last scans have said of the packages that the configuration names, whether it still holds or not: the
-/// records, how many of them are of what is wanted, and directories that gave none. Runs nothing.
+/// Returns the last results for the configured directories, even stale ones. Runs nothing.
 pub fn known(config: &Config, store: &Database) -> Result<ScanReport, ScanError> {
-    let rows = Rows::of(store)?;
+    let rows = StoredScans::of(store)?;
     let (locations, wanted) = match limited(config)? {
         None if rows.get(TOP).is_none() => {
             let output = "it was not scanned yet".into();
@@ -238,13 +228,13 @@ pub fn known(config: &Config, store: &Database) -> Result<ScanReport, ScanError>
     Ok(ScanReport { records, wanted, duplicates, failed, ..ScanReport::default() })
 }
 
-/// What would have to be scanned besides these locations, which begin with what is wanted.
-fn lacking(rows: &Rows, wanted: &[String], locations: &[String]) -> Vec<String> {
+/// Directories to scan besides these, of which the wanted ones come first.
+fn lacking(rows: &StoredScans, wanted: &[String], locations: &[String]) -> Vec<String> {
     let found = missing(&rows.records(locations), &rows.records(wanted));
     found.into_iter().filter(|it| !locations.contains(it)).collect()
 }
 
-/// The directories of what these records lack; what is wanted of them are the first.
+/// Directories of missing dependencies; wanted records come first.
 fn missing(text: &[u8], first: &[u8]) -> Vec<String> {
     let Ok(all) = records::read(text) else { return Vec::new() };
     let resolution = resolve(&all, count(first));

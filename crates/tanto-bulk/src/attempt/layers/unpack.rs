@@ -14,7 +14,7 @@ use super::facts::Facts;
 use super::store::make_dir;
 use super::{DB, Ground, Trouble};
 use crate::package::archive::plist::{Entry, Word};
-use crate::package::archive::{ArchiveError, Kind, Member, Metadata, Package};
+use crate::package::archive::{ArchiveError, Member, MemberKind, Metadata, Package};
 
 /// Unpacks a package into an empty directory. One that pkg_add has to install leaves nothing there.
 pub(super) fn unpack(ground: &Ground, path: &Path, dir: &Path) -> Result<Facts, Trouble> {
@@ -126,13 +126,15 @@ impl<'a> Unpacking<'a> {
         }
         let at = self.tree.join(relative);
         match member.kind {
-            Kind::File => self.write(&at, &member, &mut package.content())?,
-            Kind::Symlink => known(symlink(file::path(&member.link), &at))?,
-            Kind::Hard if self.files.contains(&member.link) => {
+            MemberKind::File => self.write(&at, &member, &mut package.content())?,
+            MemberKind::Symlink => known(symlink(file::path(&member.link), &at))?,
+            MemberKind::Hard if self.files.contains(&member.link) => {
                 known(fs::hard_link(self.tree.join(file::path(&member.link)), &at))?;
             }
-            Kind::Hard => return Err(odd("it has a link to what is not its own")),
-            Kind::Directory | Kind::Special => return Err(odd("it has something that is neither file nor link")),
+            MemberKind::Hard => return Err(odd("it has a link to what is not its own")),
+            MemberKind::Directory | MemberKind::Special => {
+                return Err(odd("it has something that is neither file nor link"));
+            }
         }
         self.files.insert(member.path);
         Ok(())

@@ -1,33 +1,30 @@
-//! `+CONTENTS`: what is in a package, a line for each file, and lines that begin with `@`. Understands a line as
-//! pkg_install does. Does not do what the lines say.
+//! Parses `+CONTENTS` as pkg_install does: a line for each file, and lines with `@`.
 
-/// All lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plist<'t> {
     text: &'t [u8],
 }
 
-/// A line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry<'t> {
-    /// A file, below the prefix.
+    /// A file below the prefix.
     File(&'t [u8]),
-    /// A line that begins with `@`, and what stands behind its first word.
+    /// A command and its argument.
     Word(Word, &'t [u8]),
-    /// A line that begins with `@` and means nothing; pkg_add warns of it.
+    /// An unknown command, which pkg_add warns of.
     Unknown(&'t [u8]),
 }
 
-/// What a line that begins with `@` is.
+/// The commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Word {
     /// `@cwd`: the prefix.
     Cwd,
-    /// `@src`: where files were packed from.
+    /// `@src`: the directory that files were packed from.
     Src,
-    /// `@exec`: a command, when it is installed.
+    /// `@exec`: runs at installation.
     Exec,
-    /// `@unexec`: a command, when it is removed.
+    /// `@unexec`: runs at removal.
     Unexec,
     /// `@mode` of the files that follow.
     Mode,
@@ -35,21 +32,21 @@ pub enum Word {
     Owner,
     /// `@group` of the files that follow.
     Group,
-    /// `@comment`, which also tells what the file before it holds.
+    /// `@comment`, which also holds the digest of the file before it.
     Comment,
-    /// `@ignore`: the next line is none.
+    /// `@ignore`: ignores the next line.
     Ignore,
     /// `@name`: PKGNAME.
     Name,
-    /// `@display`: what is shown when it is installed.
+    /// `@display`: a message for the installation.
     Display,
-    /// `@pkgdep`: a pattern of a package that it needs.
+    /// `@pkgdep`: a dependency.
     Depends,
-    /// `@pkgcfl`: a pattern of packages that cannot be beside it.
+    /// `@pkgcfl`: a conflict.
     Conflicts,
-    /// `@pkgdir`: a directory that it has.
+    /// `@pkgdir`: a directory of the package.
     Directory,
-    /// `@dirrm`: a directory that is removed with it.
+    /// `@dirrm`: a directory to remove.
     Remove,
     /// `@option`.
     Option,
@@ -57,18 +54,17 @@ pub enum Word {
     BuiltWith,
 }
 
-/// What a file should hold.
+/// The recorded content of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sum<'t> {
-    /// Nothing is said.
     Unsaid,
-    /// MD5 of its content, in hex.
+    /// MD5 in hex.
     Md5(&'t [u8]),
-    /// What the symbolic link leads to.
+    /// The target of a symbolic link.
     Symlink(&'t [u8]),
 }
 
-/// A line is the first of these that it begins with, whatever follows.
+/// The first command that a line starts with counts, whatever follows.
 const WORDS: [(&[u8], Word); 17] = [
     (b"cwd", Word::Cwd),
     (b"src", Word::Src),
@@ -90,19 +86,18 @@ const WORDS: [(&[u8], Word); 17] = [
 ];
 
 impl<'t> Plist<'t> {
-    /// Of this text.
     pub fn new(text: &'t [u8]) -> Plist<'t> {
-        // To C, it has ended there.
+        // C strings end at NUL.
         Plist { text: text.split(|&byte| byte == 0).next().unwrap_or_default() }
     }
 
-    /// Its lines in their order, without those that are empty.
+    /// Non-empty lines.
     pub fn entries(self) -> impl Iterator<Item = Entry<'t>> {
         let lines = self.text.split(|&byte| byte == b'\n').map(trimmed_end);
         lines.filter(|line| !line.is_empty()).map(entry)
     }
 
-    /// The entries that count: not those behind `@ignore`.
+    /// Entries without those after `@ignore`.
     pub fn obeyed(self) -> impl Iterator<Item = Entry<'t>> {
         let mut ignored = false;
         self.entries().filter(move |entry| {
@@ -112,7 +107,7 @@ impl<'t> Plist<'t> {
         })
     }
 
-    /// What stands behind each word of a kind.
+    /// The arguments of all commands of a kind.
     pub fn values(self, wanted: Word) -> impl Iterator<Item = &'t [u8]> {
         self.obeyed().filter_map(move |entry| match entry {
             Entry::Word(word, value) if word == wanted => Some(value),
@@ -125,12 +120,11 @@ impl<'t> Plist<'t> {
         self.values(Word::Name).find(|name| !name.is_empty())
     }
 
-    /// The prefix.
     pub fn prefix(self) -> Option<&'t [u8]> {
         self.values(Word::Cwd).find(|prefix| !prefix.is_empty())
     }
 
-    /// Its files, and what the line behind each says of it.
+    /// Files with their recorded content.
     pub fn files(self) -> impl Iterator<Item = (&'t [u8], Sum<'t>)> {
         let mut entries = self.obeyed().peekable();
         std::iter::from_fn(move || {
@@ -164,7 +158,7 @@ fn entry(line: &[u8]) -> Entry<'_> {
     }
 }
 
-/// Blanks are those of C.
+/// Whitespace as in C.
 fn is_blank(byte: &u8) -> bool {
     byte.is_ascii_whitespace() || *byte == 0x0b
 }
@@ -188,7 +182,7 @@ mod tests {
         @pkgdir var/x\n@exec echo %D\n";
 
     #[test]
-    fn files_have_what_is_said_of_them() {
+    fn files_have_recorded_digests() {
         let plist = Plist::new(TEXT);
         let files: Vec<_> = plist.files().collect();
         assert_eq!(
@@ -202,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_as_pkg_install_reads_it() {
+    fn lines_are_parsed_as_by_pkg_install() {
         let entries = |text: &'static str| Plist::new(text.as_bytes()).entries().collect::<Vec<_>>();
         assert_eq!(entries("@execfoo bar\x0b"), [Entry::Word(Word::Exec, b"foo bar")]);
         assert_eq!(entries("@bogus x\n \n\t@cwd"), [Entry::Unknown(b"@bogus x"), Entry::File(b"\t@cwd")]);
@@ -211,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ignored_may_be_another_ignore() {
+    fn ignore_applies_to_ignore() {
         let plist = Plist::new(b"@ignore\n@ignore\na\n@ignore\n@name b-1");
         assert_eq!(plist.obeyed().collect::<Vec<_>>(), [Entry::File(b"a")]);
         assert_eq!(plist.name(), None);

@@ -1,6 +1,5 @@
-//! Signed packages: an `ar` archive of what was signed (`+PKG_HASH`: name, size, and a digest for each block), the
-//! signature, and the package. Sees to it that the package is what was signed; does not know whether the signature is
-//! good.
+//! Reads signed packages: `ar` archives of the signed text (`+PKG_HASH`: name, size, and a digest for each block), the
+//! signature, and the package. Compares the package with the text; does not verify the signature.
 
 use std::io::{self, Read};
 
@@ -8,16 +7,14 @@ use sha2::{Digest, Sha512};
 
 use super::ArchiveError;
 
-/// What was signed, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signed {
-    /// The text that was signed.
+    /// The signed text.
     pub text: Vec<u8>,
-    /// The PKGNAME that it names.
+    /// Its PKGNAME.
     pub name: Vec<u8>,
-    /// The member that has the signature: `+PKG_GPG_SIGNATURE`, or `+PKG_SIGNATURE` for X.509.
+    /// The member with the signature: `+PKG_GPG_SIGNATURE`, or `+PKG_SIGNATURE` for X.509.
     pub form: &'static str,
-    /// The signature.
     pub signature: Vec<u8>,
     block: usize,
     size: u64,
@@ -27,13 +24,12 @@ pub struct Signed {
 pub(super) const MAGIC: [u8; 8] = *b"!<arch>\n";
 const HASH: &str = "+PKG_HASH";
 const FORMS: [&str; 2] = ["+PKG_GPG_SIGNATURE", "+PKG_SIGNATURE"];
-/// A digest has 129 bytes, and stands for a block of 64 KiB: that is a package of 32 GiB.
+/// A digest has 129 bytes for a block of 64 KiB: a package of 32 GiB.
 const LONGEST: u64 = 64 << 20;
-/// pkg_install takes no smaller blocks.
+/// The smallest block of pkg_install, in bytes.
 const BLOCKS: std::ops::RangeInclusive<u64> = 1024..=1 << 26;
 const LONGEST_NAME: u64 = 4096;
 
-/// What was signed, and a reader of the package that fails where it is something else.
 pub(super) fn open<R: Read>(mut from: R) -> Result<(Signed, Checked<io::Take<R>>), ArchiveError> {
     from.read_exact(&mut [0; MAGIC.len()])?;
     let (name, text) = whole(&mut from)?;
@@ -59,11 +55,11 @@ pub(super) fn open<R: Read>(mut from: R) -> Result<(Signed, Checked<io::Take<R>>
     Ok((signed, checked))
 }
 
-/// Of a member.
+/// The header of a member.
 struct Head {
     name: Vec<u8>,
     size: u64,
-    /// Members begin at even places.
+    /// Members start at even offsets.
     padding: u64,
 }
 
@@ -76,11 +72,11 @@ impl Head {
         let whole = number(&head[48..58]).filter(|_| head.ends_with(b"`\n")).ok_or_else(broken)?;
         let name = head[..16].trim_ascii_end();
         let Some(length) = name.strip_prefix(b"#1/") else {
-            // Some end names so.
+            // The System V variant ends names with `/`.
             let name = name.strip_suffix(b"/").unwrap_or(name).to_vec();
             return Ok(Head { name, size: whole, padding: whole % 2 });
         };
-        // The name is the beginning of the content.
+        // The BSD variant has long names in the content.
         let length = number(length).filter(|&length| length <= whole.min(LONGEST_NAME)).ok_or_else(broken)?;
         let mut name = bytes(from, length)?;
         name.truncate(name.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
@@ -139,7 +135,7 @@ fn digest(hex: &str) -> Option<[u8; 64]> {
     Some(digest)
 }
 
-/// A package, a block at a time, each compared with what was signed before anyone sees it.
+/// A reader that verifies each block before returning it.
 pub(super) struct Checked<R> {
     from: R,
     digests: std::vec::IntoIter<[u8; 64]>,

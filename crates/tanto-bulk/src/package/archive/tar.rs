@@ -1,73 +1,62 @@
-//! Tar archives: ustar, with what GNU and POSIX have added for long names. Reads one member after the other. Does not
-//! know what is in them.
+//! Reads untrusted tar archives: ustar with the extensions of GNU and POSIX for long names.
 
 use std::io::{self, Read};
 
 use super::ArchiveError;
 
-/// A member of an archive, without its content.
+/// The header of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Where it goes.
     pub path: Vec<u8>,
-    /// What it is.
-    pub kind: Kind,
-    /// What a link leads to; empty for all else.
+    pub kind: MemberKind,
+    /// The target of a link; else empty.
     pub link: Vec<u8>,
-    /// Its permissions.
     pub mode: u32,
-    /// Its owner's number.
     pub uid: u32,
-    /// Its group's.
     pub gid: u32,
-    /// Its owner's name, which counts where it exists; may be empty.
+    /// The owner's name, which takes precedence if it exists; may be empty.
     pub user: Vec<u8>,
-    /// Its group's.
     pub group: Vec<u8>,
-    /// When it was changed: seconds since 1970, and nanoseconds.
+    /// Seconds since 1970, and nanoseconds.
     pub mtime: (i64, u32),
-    /// How long its content is, in bytes.
+    /// Bytes of content.
     pub size: u64,
-    /// It has attributes, access lists or flags that are not told here.
+    /// Has extended attributes, access lists or flags, which are not returned.
     pub more: bool,
 }
 
-/// What a member is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A file.
+pub enum MemberKind {
     File,
-    /// Another name of a member that came before.
+    /// A hard link to an earlier member.
     Hard,
-    /// A symbolic link.
     Symlink,
-    /// A directory.
     Directory,
     /// A device or a pipe.
     Special,
 }
 
-/// An archive that is being read. As a reader, it is the content of its present member.
+/// An archive reader. As `Read`, it returns the content of the current member.
 pub(super) struct Members<R> {
     from: R,
-    /// Of the content.
+    /// Bytes left of the content.
     left: u64,
-    /// What follows it, up to the next head.
+    /// Bytes of padding after it.
     padding: u64,
     begun: bool,
     ended: bool,
 }
 
 const BLOCK: usize = 512;
-/// A name, or what is said beside the head of a member. Paths have 4,096 bytes at most.
-const LONGEST_EXTENSION: u64 = 1 << 20;
-/// How many members may follow each other that say something of the next.
-const MOST_EXTENSIONS: usize = 16;
-const LONGEST_PATH: usize = 4096;
+/// The size limit of an extension, in bytes. Paths have at most 4,096.
+const MAX_EXTENSION: u64 = 1 << 20;
+/// The limit of consecutive extension members.
+const MAX_EXTENSIONS: usize = 16;
+const MAX_PATH: usize = 4096;
 
-/// What members before a member say of it.
+/// Values of extension members for the next member.
 #[derive(Default)]
-struct Said {
+struct Extensions {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     user: Option<Vec<u8>>,
@@ -84,21 +73,21 @@ impl<R: Read> Members<R> {
         Members { from, left: 0, padding: 0, begun: false, ended: false }
     }
 
-    /// The next member. What was not read of the last one is passed over.
+    /// Moves to the next member.
     pub fn next_member(&mut self) -> Result<Option<Member>, ArchiveError> {
-        let mut said = Said::default();
-        for _ in 0..=MOST_EXTENSIONS {
+        let mut extensions = Extensions::default();
+        for _ in 0..=MAX_EXTENSIONS {
             let Some(head) = self.next_head()? else { return Ok(None) };
             let size = number(&head[124..136]).ok_or(ArchiveError::Member("a size is no number"))?;
             match head[156] {
-                b'x' => said.read(&self.extension(size)?)?,
+                b'x' => extensions.read(&self.extension(size)?)?,
                 b'g' => drop(self.extension(size)?),
-                b'L' => said.path = Some(until_nul(&self.extension(size)?).to_vec()),
-                b'K' => said.link = Some(until_nul(&self.extension(size)?).to_vec()),
-                _ => return self.begin(&head, said, size).map(Some),
+                b'L' => extensions.path = Some(until_nul(&self.extension(size)?).to_vec()),
+                b'K' => extensions.link = Some(until_nul(&self.extension(size)?).to_vec()),
+                _ => return self.begin(&head, extensions, size).map(Some),
             }
         }
-        Err(ArchiveError::Member("too much is said of one member"))
+        Err(ArchiveError::Member("too much is extensions of one member"))
     }
 
     fn next_head(&mut self) -> Result<Option<[u8; BLOCK]>, ArchiveError> {
@@ -114,11 +103,11 @@ impl<R: Read> Members<R> {
         self.from.read_exact(&mut head)?;
         if head.iter().all(|&byte| byte == 0) {
             self.ended = true;
-            // Behind the end are the sums of what packed and signed it.
+            // Reads on, so that checksums of gzip and signatures are verified.
             io::copy(&mut self.from, &mut io::sink())?;
             return Ok(None);
         }
-        match sums_up(&head) {
+        match has_valid_checksum(&head) {
             true => self.begun = true,
             false if self.begun => return Err(ArchiveError::Member("the head of a member is not what its sum says")),
             false => return Err(ArchiveError::NoPackage),
@@ -126,9 +115,9 @@ impl<R: Read> Members<R> {
         Ok(Some(head))
     }
 
-    /// The content of a member that says something of the next.
+    /// Reads the content of an extension member.
     fn extension(&mut self, size: u64) -> Result<Vec<u8>, ArchiveError> {
-        if size > LONGEST_EXTENSION {
+        if size > MAX_EXTENSION {
             return Err(ArchiveError::Member("a name is too long"));
         }
         self.expect(size);
@@ -142,35 +131,37 @@ impl<R: Read> Members<R> {
         self.padding = size.wrapping_neg() % BLOCK as u64;
     }
 
-    fn begin(&mut self, head: &[u8; BLOCK], said: Said, size: u64) -> Result<Member, ArchiveError> {
-        let path = said.path.unwrap_or_else(|| own_path(head));
+    fn begin(&mut self, head: &[u8; BLOCK], extensions: Extensions, size: u64) -> Result<Member, ArchiveError> {
+        let path = extensions.path.unwrap_or_else(|| own_path(head));
         let kind = match head[156] {
-            // What pkgsrc's tools and older ones say of directories.
-            0 | b'0' | b'7' if path.ends_with(b"/") => Kind::Directory,
-            0 | b'0' | b'7' => Kind::File,
-            b'1' => Kind::Hard,
-            b'2' => Kind::Symlink,
-            b'5' => Kind::Directory,
-            b'3' | b'4' | b'6' => Kind::Special,
+            // Old formats mark directories like this.
+            0 | b'0' | b'7' if path.ends_with(b"/") => MemberKind::Directory,
+            0 | b'0' | b'7' => MemberKind::File,
+            b'1' => MemberKind::Hard,
+            b'2' => MemberKind::Symlink,
+            b'5' => MemberKind::Directory,
+            b'3' | b'4' | b'6' => MemberKind::Special,
             _ => return Err(ArchiveError::Member("a member is of no known kind")),
         };
-        let size = said.size.unwrap_or(size);
+        let size = extensions.size.unwrap_or(size);
         let size = match kind {
-            Kind::File if size <= i64::MAX as u64 => size,
-            Kind::Hard if size > 0 => return Err(ArchiveError::Member("a link has content")),
-            Kind::File => return Err(ArchiveError::Member("a member is too long")),
+            MemberKind::File if size <= i64::MAX as u64 => size,
+            MemberKind::Hard if size > 0 => return Err(ArchiveError::Member("a link has content")),
+            MemberKind::File => return Err(ArchiveError::Member("a member is too long")),
             _ => 0,
         };
         let link = match kind {
-            Kind::Hard | Kind::Symlink => said.link.unwrap_or_else(|| until_nul(&head[157..257]).to_vec()),
+            MemberKind::Hard | MemberKind::Symlink => {
+                extensions.link.unwrap_or_else(|| until_nul(&head[157..257]).to_vec())
+            }
             _ => Vec::new(),
         };
-        if path.is_empty() || path.len().max(link.len()) > LONGEST_PATH || path.contains(&0) || link.contains(&0) {
+        if path.is_empty() || path.len().max(link.len()) > MAX_PATH || path.contains(&0) || link.contains(&0) {
             return Err(ArchiveError::Member("a member's name makes no sense"));
         }
         let word = |field: &[u8]| number(field).ok_or(ArchiveError::Member("a field is no number"));
-        let id = |said: Option<u64>, field: &[u8]| {
-            let id = said.map_or_else(|| word(field), Ok)?;
+        let id = |extensions: Option<u64>, field: &[u8]| {
+            let id = extensions.map_or_else(|| word(field), Ok)?;
             u32::try_from(id).map_err(|_| ArchiveError::Member("an owner has no such number"))
         };
         self.expect(size);
@@ -178,13 +169,13 @@ impl<R: Read> Members<R> {
             kind,
             link,
             mode: (word(&head[100..108])? & 0o7777) as u32,
-            uid: id(said.uid, &head[108..116])?,
-            gid: id(said.gid, &head[116..124])?,
-            user: said.user.unwrap_or_else(|| until_nul(&head[265..297]).to_vec()),
-            group: said.group.unwrap_or_else(|| until_nul(&head[297..329]).to_vec()),
-            mtime: said.mtime.unwrap_or((word(&head[136..148])?.try_into().unwrap_or(0), 0)),
+            uid: id(extensions.uid, &head[108..116])?,
+            gid: id(extensions.gid, &head[116..124])?,
+            user: extensions.user.unwrap_or_else(|| until_nul(&head[265..297]).to_vec()),
+            group: extensions.group.unwrap_or_else(|| until_nul(&head[297..329]).to_vec()),
+            mtime: extensions.mtime.unwrap_or((word(&head[136..148])?.try_into().unwrap_or(0), 0)),
             size,
-            more: said.more,
+            more: extensions.more,
             path,
         })
     }
@@ -205,10 +196,10 @@ impl<R: Read> Read for Members<R> {
     }
 }
 
-impl Said {
-    /// Lines `LENGTH KEY=VALUE`, where the length is that of the whole line.
+impl Extensions {
+    /// Parses POSIX lines `LENGTH KEY=VALUE`; the length is that of the whole line.
     fn read(&mut self, mut text: &[u8]) -> Result<(), ArchiveError> {
-        let bad = ArchiveError::Member("what is said of a member makes no sense");
+        let bad = ArchiveError::Member("what is extensions of a member makes no sense");
         while !text.is_empty() {
             let Some((line, rest)) = line(text) else { return Err(bad) };
             let Some(equals) = line.iter().position(|&byte| byte == b'=') else { return Err(bad) };
@@ -244,7 +235,7 @@ fn replace<T>(place: &mut Option<T>, value: T) -> bool {
     true
 }
 
-/// The first line's key and value, and what follows it.
+/// Returns the first line and the rest.
 fn line(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let blank = text.iter().position(|&byte| byte == b' ')?;
     let length = usize::try_from(decimal(&text[..blank])?).ok()?;
@@ -257,7 +248,7 @@ fn decimal(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
-/// Seconds, with a fraction perhaps; before 1970 perhaps.
+/// Parses seconds with an optional fraction and sign.
 fn time(text: &[u8]) -> Option<(i64, u32)> {
     let (text, negative) = text.strip_prefix(b"-").map_or((text, false), |rest| (rest, true));
     let dot = text.iter().position(|&byte| byte == b'.').unwrap_or(text.len());
@@ -275,10 +266,10 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
     })
 }
 
-/// Octal digits between blanks; or, if the first bit is set, a number in binary.
+/// Parses octal digits between blanks, or GNU's binary numbers.
 fn number(field: &[u8]) -> Option<u64> {
     if field[0] & 0x80 != 0 {
-        // The sign, which is never needed, is in the first byte too.
+        // The first byte has the sign too, which is never needed.
         let first = u64::from(field[0] & 0x7f);
         return field[1..].iter().try_fold(first, |sum, &byte| sum.checked_mul(256)?.checked_add(byte.into()));
     }
@@ -289,25 +280,25 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// Its own path, which may be in two pieces.
+/// The path in the header, possibly in two parts.
 fn own_path(head: &[u8; BLOCK]) -> Vec<u8> {
     let name = until_nul(&head[..100]);
     let prefix = until_nul(&head[345..500]);
-    // GNU's own format has other things there.
+    // GNU's format uses this field otherwise.
     match &head[257..263] == b"ustar\0" && !prefix.is_empty() {
         true => [prefix, b"/", name].concat(),
         false => name.to_vec(),
     }
 }
 
-/// The sum of all bytes, in which the sum itself counts as blanks. Some old programs count signed.
-fn sums_up(head: &[u8; BLOCK]) -> bool {
+/// Verifies the checksum, which counts as blanks itself. Some old programs sum signed bytes.
+fn has_valid_checksum(head: &[u8; BLOCK]) -> bool {
     let own = 148..156;
     let bytes = || head.iter().enumerate().map(|(at, &byte)| if own.contains(&at) { b' ' } else { byte });
-    let said = number(&head[own.clone()]).and_then(|sum| i64::try_from(sum).ok());
+    let extensions = number(&head[own.clone()]).and_then(|sum| i64::try_from(sum).ok());
     let unsigned = bytes().map(i64::from).sum::<i64>();
     let signed = bytes().map(|byte| i64::from(byte.cast_signed())).sum::<i64>();
-    said.is_some_and(|said| said == unsigned || said == signed)
+    extensions.is_some_and(|extensions| extensions == unsigned || extensions == signed)
 }
 
 fn until_nul(field: &[u8]) -> &[u8] {

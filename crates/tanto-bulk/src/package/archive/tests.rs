@@ -1,4 +1,4 @@
-//! Packages that are made here, by hand and by the system's `tar`.
+//! Packages made by hand and by the system's `tar`.
 
 use std::process::Command;
 
@@ -10,12 +10,10 @@ use tanto_testing::{Random, Scratch};
 
 use super::*;
 
-/// A tar archive of files.
 pub(crate) fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     ended(members.iter().flat_map(|(path, content)| file(path, content)).collect())
 }
 
-/// A file in an archive.
 pub(crate) fn file(path: &str, content: &[u8]) -> Vec<u8> {
     let mut member = head(path, b'0', content.len()).to_vec();
     member.extend_from_slice(content);
@@ -23,7 +21,7 @@ pub(crate) fn file(path: &str, content: &[u8]) -> Vec<u8> {
     member
 }
 
-/// A link in an archive: of kind 1 if it is hard, 2 if it is symbolic.
+/// A link: type 1 is hard, 2 symbolic.
 pub(crate) fn link(path: &str, kind: u8, target: &str) -> Vec<u8> {
     let mut head = head(path, b'0' + kind, 0);
     head[157..157 + target.len()].copy_from_slice(target.as_bytes());
@@ -31,7 +29,6 @@ pub(crate) fn link(path: &str, kind: u8, target: &str) -> Vec<u8> {
     head.to_vec()
 }
 
-/// An archive of members.
 pub(crate) fn ended(mut members: Vec<u8>) -> Vec<u8> {
     members.resize(members.len() + 1024, 0);
     members
@@ -68,10 +65,9 @@ fn lib() -> Vec<u8> {
     tar(&[("+CONTENTS", CONTENTS), ("+BUILD_INFO", b"OPSYS=Linux\nPKGPATH=a/lib\n"), ("lib/a", b"text\n")])
 }
 
-/// A path and a content.
 type Named = (Vec<u8>, Vec<u8>);
 
-/// All files, with their content; or the first thing that is wrong.
+/// Reads all files, or the first error.
 fn files(package: &[u8]) -> Result<Vec<Named>, ArchiveError> {
     let mut package = Package::read(package)?;
     let mut files = Vec::new();
@@ -88,7 +84,7 @@ fn told(package: &[u8]) -> String {
 }
 
 #[test]
-fn a_package_says_what_it_is_and_then_has_its_files() {
+fn metadata_precedes_files() {
     for package in [lib(), gzip(&lib()), signed(&gzip(&lib()), "lib-1.0")] {
         assert_eq!(files(&package).unwrap(), [(b"lib/a".to_vec(), b"text\n".to_vec())]);
         let package = Package::read(&package[..]).unwrap();
@@ -100,9 +96,9 @@ fn a_package_says_what_it_is_and_then_has_its_files() {
 }
 
 #[test]
-fn what_follows_the_metadata_is_not_looked_at() {
+fn metadata_is_read_without_the_rest() {
     let mut package = lib();
-    // The sum of `lib/a`'s content's successor would fail.
+    // The checksum of the next member is wrong.
     let at = package.len() - 1024;
     package[at..].fill(b'x');
     assert!(Package::read(&package[..]).is_ok());
@@ -110,16 +106,16 @@ fn what_follows_the_metadata_is_not_looked_at() {
 }
 
 #[test]
-fn a_file_may_have_a_name_like_metadata() {
+fn file_may_be_named_like_metadata() {
     let package = tar(&[("+CONTENTS", CONTENTS), ("+x", b"1"), ("+DESC", b"2")]);
     let names: Vec<_> = files(&package).unwrap().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [b"+x".to_vec(), b"+DESC".to_vec()]);
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_describe_the_damage() {
     let twice = tar(&[("+CONTENTS", CONTENTS), ("+DESC", b""), ("+DESC", b"")]);
-    let huge = [&head("+CONTENTS", b'0', (LONGEST_METADATA + 1) as usize)[..], &[0; 512]].concat();
+    let huge = [&head("+CONTENTS", b'0', (MAX_METADATA + 1) as usize)[..], &[0; 512]].concat();
     let names = head("././@LongLink", b'L', 2 << 20);
     let chain: Vec<u8> = (0..20).flat_map(|_| head("x", b'x', 0)).collect();
     let damaged = {
@@ -147,9 +143,9 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn a_package_that_was_cut_anywhere_is_never_whole() {
+fn every_truncation_is_detected() {
     for whole in [lib(), gzip(&lib()), signed(&lib(), "lib-1.0")] {
-        // A bare archive ends with the first of the blocks of zeros.
+        // A plain archive ends with the first zero block.
         let bare = whole.starts_with(b"+");
         let enough = if bare { whole.len() - 512 } else { whole.len() };
         for length in 0..enough {
@@ -159,7 +155,7 @@ fn a_package_that_was_cut_anywhere_is_never_whole() {
     }
 }
 
-/// A signed package, in blocks of 1 KiB.
+/// A signed package with blocks of 1 KiB.
 fn signed(package: &[u8], name: &str) -> Vec<u8> {
     let size = package.len();
     let mut hash = format!(
@@ -185,7 +181,7 @@ fn signed(package: &[u8], name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_signed_package_is_what_was_signed() {
+fn signed_package_is_compared_with_its_text() {
     let package = lib();
     let good = signed(&package, "lib-1.0");
     let read = Package::read(&good[..]).unwrap();
@@ -208,10 +204,10 @@ fn a_signed_package_is_what_was_signed() {
 }
 
 #[test]
-fn a_block_that_is_not_what_was_signed_is_never_seen() {
+fn differing_block_is_never_returned() {
     let package = lib();
     let mut archive = signed(&package, "lib-1.0");
-    // In the second block, where the content of the first file is.
+    // In the second block, with the content of the first file.
     let at = archive.len() - package.len() + 1024 + 600;
     archive[at] ^= 1;
     let mut read = Package::read(&archive[..]);
@@ -219,7 +215,7 @@ fn a_block_that_is_not_what_was_signed_is_never_seen() {
     assert!(matches!(seen, Err(_) | Ok(Err(_))), "{seen:?}");
 }
 
-/// What the system's own `tar` has packed, in each of its formats.
+/// Archives of the system's `tar` in each format.
 #[test]
 fn archives_of_other_programs_are_read() {
     for format in ["v7", "ustar", "gnu", "oldgnu", "posix"] {
@@ -253,19 +249,23 @@ fn packed_elsewhere(format: &str, random: &mut Random) {
     for (name, content) in &expected {
         let member = package.next_file().unwrap().unwrap();
         let mut read = Vec::new();
-        // Sometimes nobody reads what is in a file.
+        // Skip the content of some files.
         if random.below(4) > 0 {
             package.content().read_to_end(&mut read).unwrap();
             assert_eq!(&read, content);
         }
-        assert_eq!((&member.path, member.kind, member.size), (name, Kind::File, content.len() as u64), "{format}");
+        assert_eq!(
+            (&member.path, member.kind, member.size),
+            (name, MemberKind::File, content.len() as u64),
+            "{format}"
+        );
         assert_eq!(member.mtime.0, mtime(&place.at("files").join(std::str::from_utf8(name).unwrap())));
     }
     let member = package.next_file().unwrap().unwrap();
     let target = std::fs::read_link(place.at("files").join(&link)).unwrap();
     assert_eq!(
         (member.kind, member.path, member.link),
-        (Kind::Symlink, link.into_bytes(), target.into_os_string().into_encoded_bytes())
+        (MemberKind::Symlink, link.into_bytes(), target.into_os_string().into_encoded_bytes())
     );
     assert_eq!(package.next_file().unwrap(), None);
 }

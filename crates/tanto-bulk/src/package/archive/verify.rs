@@ -6,18 +6,18 @@ use std::io::{self, Read};
 use md5::{Digest, Md5};
 
 use super::plist::Sum;
-use super::{ArchiveError, Kind, Metadata, Package};
+use super::{ArchiveError, MemberKind, Metadata, Package};
 
-/// Reads a package to its end. Fails if a file has another MD5 than `+CONTENTS` records, is missing, or if the archive
-/// itself is damaged (gzip and signed packages carry digests of all their bytes).
+/// Reads a whole package. Fails if a file is missing or differs from its MD5 in `+CONTENTS`, or if the archive is
+/// damaged (gzip and signatures cover all bytes).
 pub fn verify(from: impl Read) -> Result<(), ArchiveError> {
     let mut package = Package::read(from)?;
     let metadata = package.metadata().clone();
     let mut open = recorded(&metadata);
     while let Some(member) = package.next_file()? {
         let Some(expected) = open.remove(&member.path[..]) else { continue };
-        // A hard link has the content of a member that was compared before.
-        if member.kind == Kind::File && !md5(&mut package.content())?.eq_ignore_ascii_case(expected) {
+        // The content of a hard link was compared before.
+        if member.kind == MemberKind::File && !md5(&mut package.content())?.eq_ignore_ascii_case(expected) {
             return Err(damaged(&member.path, "has another MD5 than +CONTENTS records"));
         }
     }
@@ -27,7 +27,7 @@ pub fn verify(from: impl Read) -> Result<(), ArchiveError> {
     }
 }
 
-/// The MD5 of each file. Files that are named more than once (below several `@cwd`) are left out.
+/// The MD5 of each file. Files that are listed more than once (below several `@cwd`) are left out.
 fn recorded(metadata: &Metadata) -> HashMap<&[u8], &[u8]> {
     let mut recorded: HashMap<&[u8], Option<&[u8]>> = HashMap::new();
     for (file, sum) in metadata.contents().files() {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_digest_are_taken_as_they_are() {
+    fn files_without_digest_are_accepted() {
         assert_eq!(told(&package("@name lib-1\n@cwd /pkg\nbin/x\n", b"any")), "whole");
         let twice = "@name lib-1\n@cwd /pkg\nbin/x\n@comment MD5:00\n@cwd /other\nbin/x\n@comment MD5:01\n";
         assert_eq!(told(&package(twice, b"any")), "whole");

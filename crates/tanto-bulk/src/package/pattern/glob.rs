@@ -1,12 +1,12 @@
-//! Shell patterns, as C's `fnmatch` reads them with `FNM_PERIOD`. Does not know what a package is.
+//! Shell patterns, as C's `fnmatch` with `FNM_PERIOD`.
 
-/// Does the whole text match? A `.` at its start is matched by nothing but a `.`.
+/// Matches the whole text. Only a `.` matches a leading `.`.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let hidden = text.first() == Some(&b'.');
     if hidden && matches!(pattern.first(), Some(b'*' | b'?' | b'[')) {
         return false;
     }
-    // The last star, and how much of the text it has so far: the only place to come back to.
+    // The last star and its position: the only point to backtrack to.
     let (mut pattern, mut text, mut back) = (pattern, text, None::<(&[u8], &[u8])>);
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -24,13 +24,13 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// What of a pattern has no special meaning: all that matches begins so.
+/// The literal prefix of a pattern.
 pub(super) fn literal_start(pattern: &[u8]) -> &[u8] {
     let special = pattern.iter().position(|byte| b"*?[\\".contains(byte));
     &pattern[..special.unwrap_or(pattern.len())]
 }
 
-/// What is left of both when one character has been matched; `None` if it does not match.
+/// Matches one character; returns the rests.
 fn step<'p, 't>(pattern: &'p [u8], text: &'t [u8]) -> Option<(&'p [u8], &'t [u8])> {
     let (&byte, left) = text.split_first()?;
     let rest = match pattern {
@@ -47,7 +47,7 @@ fn step<'p, 't>(pattern: &'p [u8], text: &'t [u8]) -> Option<(&'p [u8], &'t [u8]
     Some((rest, left))
 }
 
-/// Is the byte in this class, and what follows its `]`? `None` if it is never closed: then `[` means itself.
+/// Matches a class; returns the rest of the pattern. `None` if it is not closed, so that `[` is literal.
 fn read_class(class: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let negated = matches!(class.first(), Some(b'!' | b'^'));
     let mut rest = &class[usize::from(negated)..];
@@ -75,7 +75,7 @@ fn read_class(class: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     }
 }
 
-/// One character of a class, which a `\` may stand before.
+/// A character of a class, possibly escaped by `\`.
 fn member(text: &[u8]) -> Option<(u8, &[u8])> {
     match text {
         [b'\\', byte, rest @ ..] | [byte, rest @ ..] => Some((*byte, rest)),
@@ -85,7 +85,7 @@ fn member(text: &[u8]) -> Option<(u8, &[u8])> {
 
 type IsIn = fn(&u8) -> bool;
 
-/// `digit:]` and the like.
+/// Named classes such as `digit:]`.
 fn named_class(text: &[u8]) -> Option<(IsIn, &[u8])> {
     const NAMES: [(&[u8], IsIn); 6] = [
         (b"alnum:]", u8::is_ascii_alphanumeric),
@@ -103,7 +103,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn it_matches_as_fnmatch_does() {
+    fn matches_like_fnmatch() {
         for (pattern, text, expected) in [
             ("a-[0-9]*", "a-1.0", true),
             ("a-[0-9]*", "a-b-1.0", false),

@@ -1,13 +1,12 @@
-//! A relation between versions: `gtk3>=3.0<4`. Does not know of other patterns.
+//! Version relations: `gtk3>=3.0<4`.
 
 use crate::package::name::Name;
 use crate::package::version::Version;
 
-/// A base, and bounds for the version.
+/// A base with version bounds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Relation {
     base: Vec<u8>,
-    /// All of them hold.
     bounds: Vec<Bound>,
 }
 
@@ -19,11 +18,11 @@ struct Bound {
 }
 
 impl Relation {
-    /// Reads a text that has `<` or `>` in it; others are no relations.
+    /// Parses a text with `<` or `>`.
     pub(super) fn parse(text: &[u8]) -> Option<Relation> {
         let at = memchr::memchr2(b'<', b'>', text)?;
         let (base, rest) = text.split_at(at);
-        // Only a lower bound can have an upper one behind it.
+        // An upper bound may follow a lower bound only.
         let second = if rest[0] == b'>' { memchr::memchr(b'<', rest) } else { None };
         let (first, second) = rest.split_at(second.unwrap_or(rest.len()));
         let bounds = [first, second].into_iter().filter(|bound| !bound.is_empty()).map(Bound::parse);
@@ -40,7 +39,6 @@ impl Relation {
 }
 
 impl Bound {
-    /// `text` begins with `<` or `>`.
     fn parse(text: &[u8]) -> Bound {
         let or_equal = text.get(1) == Some(&b'=');
         Bound { below: text[0] == b'<', or_equal, version: Version::parse(&text[1 + usize::from(or_equal)..]) }
@@ -57,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_hold_or_not() {
+    fn bounds_are_compared() {
         for (text, name, expected) in [
             ("a>1", "a-1", false),
             ("a>=1", "a-1", true),

@@ -1,4 +1,4 @@
-//! A signer and who asks it, over a socket, with a signature that is none.
+//! A signer and a client over a socket.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,6 @@ use crate::package::archive::{Metadata, Package};
 
 const SIGNATURE: &[u8] = b"-----BEGIN PGP SIGNATURE-----\nnone\n";
 
-/// A package of this name.
 fn package(name: &str) -> Vec<u8> {
     gzip(&tar(&[("+CONTENTS", format!("@name {name}\n@cwd /pkg\nbin/x\n").as_bytes()), ("bin/x", &[7; 100_000])]))
 }
@@ -25,30 +24,30 @@ fn file(place: &Scratch, content: &[u8]) -> File {
     File::open(path).unwrap()
 }
 
-/// Runs a signer for one who asks.
+/// Runs a signer for one client.
 fn with_signer<T>(ask: impl FnOnce(&mut Client<UnixStream>) -> T) -> T {
     let (ours, theirs) = UnixStream::pair().unwrap();
     thread::scope(|scope| {
         let signer = scope.spawn(move || signer::serve(theirs, |_| Ok(SIGNATURE.to_vec())));
-        let answer = ask(&mut Client::new(ours));
+        let reply = ask(&mut Client::new(ours));
         let _ = signer.join().unwrap();
-        answer
+        reply
     })
 }
 
 fn signed(place: &Scratch, name: &str, content: &[u8]) -> Result<Vec<u8>, String> {
     let mut file = file(place, content);
     let digest = client::digest(&mut file).unwrap();
-    let answer = with_signer(|client| client.sign(name, digest, &mut file)).map_err(|failed| failed.to_string())?;
+    let reply = with_signer(|client| client.sign(name, digest, &mut file)).map_err(|failed| failed.to_string())?;
     let mut archive = Vec::new();
-    let parts = (&answer.0[..], &answer.1[..]);
+    let parts = (&reply.0[..], &reply.1[..]);
     signed_archive::write(&mut archive, parts, ("package-name-1.0.tgz", &mut file), digest)
         .map_err(|error| error.to_string())?;
     Ok(archive)
 }
 
 #[test]
-fn a_signed_package_is_read_as_what_it_was() {
+fn signed_package_reads_like_the_original() {
     let place = Scratch::new("sign");
     let archive = signed(&place, "lib-1", &package("lib-1")).unwrap();
     let mut package = Package::read(&archive[..]).unwrap();
@@ -63,7 +62,7 @@ fn a_signed_package_is_read_as_what_it_was() {
 }
 
 #[test]
-fn only_what_may_be_signed_is_signed() {
+fn unexpected_packages_are_refused() {
     let place = Scratch::new("sign-refused");
     let lib = package("lib-1");
     assert_eq!(signed(&place, "other-1", &lib), Err("it says that it is lib-1".into()));
@@ -71,18 +70,21 @@ fn only_what_may_be_signed_is_signed() {
     let archive = signed(&place, "lib-1", &lib).unwrap();
     assert_eq!(signed(&place, "lib-1", &archive), Err("it is signed already".into()));
     let mut file = file(&place, &lib);
-    let told = with_signer(|client| {
-        let told = [client.sign("lib-1", [7; 64], &mut file), client.sign("lib-1", [0; 64], &mut file)];
-        // What was refused does not stand in the way of what comes next.
+    let found = with_signer(|client| {
+        let found = [client.sign("lib-1", [7; 64], &mut file), client.sign("lib-1", [0; 64], &mut file)];
+        // A refusal does not affect the next request.
         let digest = client::digest(&mut file).unwrap();
         assert!(client.sign("lib-1", digest, &mut file).is_ok());
-        told.map(|it| it.unwrap_err().to_string())
+        found.map(|it| it.unwrap_err().to_string())
     });
-    assert!(told.iter().all(|it| it == "it is not the package that may be signed: its digest is another"), "{told:?}");
+    assert!(
+        found.iter().all(|it| it == "it is not the package that may be signed: its digest is another"),
+        "{found:?}"
+    );
 }
 
 #[test]
-fn a_package_that_changes_is_refused() {
+fn changed_package_is_refused() {
     let place = Scratch::new("sign-changed");
     let mut before = file(&place, &package("lib-1"));
     let digest = client::digest(&mut before).unwrap();
@@ -93,10 +95,10 @@ fn a_package_that_changes_is_refused() {
 }
 
 #[test]
-fn the_last_block_is_never_empty() {
+fn last_block_is_not_empty() {
     let place = Scratch::new("sign-blocks");
     let mut content = tar(&[("+CONTENTS", b"@name lib-1\n@cwd /pkg\n")]);
-    // Nothing that is read stands behind the end of the archive.
+    // The archive ends exactly there.
     for bytes in [1 << 16, (1 << 17) - 1, 1 << 17, (1 << 17) + 1] {
         content.resize(bytes, 0);
         let archive = signed(&place, "lib-1", &content).unwrap();
@@ -110,7 +112,7 @@ fn the_last_block_is_never_empty() {
 }
 
 #[test]
-fn a_signature_that_is_none_is_refused() {
+fn malformed_signature_is_refused() {
     let place = Scratch::new("sign-none");
     for (made, why) in [
         (Err("no key".to_owned()), "no key"),
@@ -129,7 +131,7 @@ fn a_signature_that_is_none_is_refused() {
 }
 
 #[test]
-fn who_asks_nonsense_ends_the_signer() {
+fn malformed_request_ends_the_signer() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let (mut ours, theirs) = UnixStream::pair().unwrap();
@@ -138,7 +140,7 @@ fn who_asks_nonsense_ends_the_signer() {
         if let Some(first) = nonsense.first_mut() {
             *first = if *first < 128 { b'P' } else { *first };
         }
-        // The signer may be gone already.
+        // The signer may have ended.
         let _ = ours.write_all(&nonsense);
         drop(ours);
         let ended = signer.join().unwrap();

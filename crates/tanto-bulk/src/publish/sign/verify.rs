@@ -46,7 +46,7 @@ impl Verifier {
         let output = self.run(command)?;
         let status = String::from_utf8_lossy(&output.stdout);
         let has = |word: &str| status.lines().any(|line| line.split(' ').nth(1) == Some(word));
-        // gpgv also takes signatures of keys that have expired.
+        // gpgv also accepts expired keys.
         let is_good = output.status.success() && has("GOODSIG") && !EXPIRED.iter().any(|word| has(word));
         if is_good { Ok(()) } else { Err(rejected("gpgv", &output)) }
     }
@@ -101,7 +101,7 @@ impl Verifier {
 
 impl Drop for Verifier {
     fn drop(&mut self) {
-        // A leftover in the directory of temporary files does no harm.
+        // A leftover temporary directory does no harm.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -1,23 +1,23 @@
-//! Logs as tools write them, and what is to be found in them.
+//! Logs of real tools and their errors.
 
 use tanto_testing::Random;
 
 use super::*;
 
-fn found(log: &str) -> (Kind, Vec<String>) {
+fn found(log: &str) -> (ErrorKind, Vec<String>) {
     let found = find(log.as_bytes()).expect("there is something");
     (found.kind, found.lines)
 }
 
-fn is(log: &str, kind: Kind, lines: &[&str]) {
+fn is(log: &str, kind: ErrorKind, lines: &[&str]) {
     assert_eq!(found(log), (kind, lines.iter().map(|&line| line.to_owned()).collect()), "{log}");
 }
 
 #[test]
-fn what_processes_a_stage_had_is_no_error() {
+fn process_list_is_not_an_error() {
     let told = "tanto: build hung: no output for 5s\nin /src, its processes were:\n    7 sleeps  sh -c cat\n    8 sleeps  cat\n";
-    is(&format!("building x\nTerminated\n{told}"), Kind::Unknown, &["building x", "Terminated"]);
-    is(&format!("x.c:1:1: error: no\n{told}"), Kind::Compiler, &["x.c:1:1: error: no"]);
+    is(&format!("building x\nTerminated\n{told}"), ErrorKind::Unknown, &["building x", "Terminated"]);
+    is(&format!("x.c:1:1: error: no\n{told}"), ErrorKind::Compiler, &["x.c:1:1: error: no"]);
     assert_eq!(find(told.as_bytes()), None);
 }
 
@@ -27,7 +27,7 @@ fn compilers_are_understood() {
         "gcc -Werror -c error.c -o error.o\nerror.c: In function 'main':\nerror.c:3:5: error: unknown type name 'foo'\n    \
          3 |     foo x;\n      |     ^~~\nerror.c:9:2: error: expected ';'\ngmake[2]: *** [Makefile:12: error.o] Error 1\n\
          gmake[1]: *** [Makefile:5: all] Error 2\n*** Error code 2\n\nStop.\nbmake: stopped in /usr/pkgsrc/devel/x\n",
-        Kind::Compiler,
+        ErrorKind::Compiler,
         &["error.c:3:5: error: unknown type name 'foo'", "error.c:9:2: error: expected ';'"],
     );
     for line in [
@@ -42,7 +42,7 @@ fn compilers_are_understood() {
         "src/a.ts(1,2): error TS2304: Cannot find name 'x'.",
         "yacc: e - line 3 of \"x.y\", syntax error",
     ] {
-        is(&format!("cc x\n{line}\nmake: *** [x.o] Error 1\n"), Kind::Compiler, &[line]);
+        is(&format!("cc x\n{line}\nmake: *** [x.o] Error 1\n"), ErrorKind::Compiler, &[line]);
     }
 }
 
@@ -56,7 +56,7 @@ fn linkers_are_understood() {
         "/usr/bin/ld: x.o: relocation R_X86_64_32 against `.rodata' can not be used when making a PIE object",
     ] {
         let log = format!("cc -o x x.o\n{line}\ncollect2: error: ld returned 1 exit status\n*** Error code 1\n");
-        is(&log, Kind::Linker, &[line]);
+        is(&log, ErrorKind::Linker, &[line]);
     }
 }
 
@@ -66,7 +66,7 @@ fn configure_scripts_are_understood() {
         "checking for gcc... cc\nchecking for error: no\nchecking for GLIB... no\nconfigure: error: Package requirements \
          (glib-2.0 >= 2.40) were not met:\n\nNo package 'glib-2.0' found\n\nConsider adjusting PKG_CONFIG_PATH\n*** Error \
          code 1\n",
-        Kind::Configure,
+        ErrorKind::Configure,
         &[
             "configure: error: Package requirements (glib-2.0 >= 2.40) were not met:",
             "No package 'glib-2.0' found",
@@ -74,9 +74,9 @@ fn configure_scripts_are_understood() {
         ],
     );
     is(
-        "-- Found PNG\nCMake Error at CMakeLists.txt:5 (find_package):\n  By not providing \"FindQt5.cmake\" this \
+        "-- ErrorLines PNG\nCMake Error at CMakeLists.txt:5 (find_package):\n  By not providing \"FindQt5.cmake\" this \
          project has\n  asked CMake to find a package\n\n  more\n\n-- Configuring incomplete, errors occurred!\n",
-        Kind::Configure,
+        ErrorKind::Configure,
         &[
             "CMake Error at CMakeLists.txt:5 (find_package):",
             "  By not providing \"FindQt5.cmake\" this project has",
@@ -86,26 +86,26 @@ fn configure_scripts_are_understood() {
     let meson = "../meson.build:12:0: ERROR: Dependency \"gtk4\" not found, tried pkgconfig";
     is(
         &format!("Run-time dependency gtk4 found: NO\n\n{meson}\n\nA full log can be found at x\n"),
-        Kind::Configure,
+        ErrorKind::Configure,
         &[meson],
     );
 }
 
 #[test]
-fn a_check_that_ends_the_script_has_its_error_behind_it() {
+fn fatal_check_has_its_error_in_the_line() {
     let size = "checking size of short... configure: error: cannot compute sizeof (short), 77";
     is(
         &format!(
             "checking for error... no\nconfigure: WARNING: png.h: not found\n{size}\nSee `config.log' for more details.\n\
              *** Error code 77\n\nStop.\n"
         ),
-        Kind::Configure,
+        ErrorKind::Configure,
         &[size],
     );
     let within = "checking size of short... configure: error: in `/scratch/x':";
     is(
         &format!("{within}\nconfigure: error: cannot compute sizeof (short)\nSee `config.log'\n*** Error code 77\n"),
-        Kind::Configure,
+        ErrorKind::Configure,
         &[within, "configure: error: cannot compute sizeof (short)", "See `config.log'"],
     );
 }
@@ -120,9 +120,9 @@ fn errors_go_before_warnings() {
         "/usr/bin/ld: warning: cannot find -lpng; undefined symbol",
     ] {
         let missing = "install: bin/x: Permission denied";
-        is(&format!("{warning}\n{missing}\n{warning}\n*** Error code 1\n"), Kind::Missing, &[missing]);
+        is(&format!("{warning}\n{missing}\n{warning}\n*** Error code 1\n"), ErrorKind::Missing, &[missing]);
         let error = "x.c:4:1: error: no such thing; warning: none";
-        is(&format!("{warning}\n{error}\n{warning}\n*** Error code 1\n"), Kind::Compiler, &[error]);
+        is(&format!("{warning}\n{error}\n{warning}\n*** Error code 1\n"), ErrorKind::Compiler, &[error]);
         assert_eq!(found(&format!("{warning}\na\n*** Error code 1\n")).1, [warning], "there is nothing else");
     }
 }
@@ -132,7 +132,7 @@ fn pkgsrc_is_understood() {
     is(
         "=> Checksum SHA1 OK for a.tgz\n=> Checksum SHA512 mismatch for a.tgz\nERROR: Make sure the Makefile and \
          checksum file (/x/distinfo)\nERROR: are up to date.\n*** Error code 1\n",
-        Kind::Checksum,
+        ErrorKind::Checksum,
         &[
             "=> Checksum SHA512 mismatch for a.tgz",
             "ERROR: Make sure the Makefile and checksum file (/x/distinfo)",
@@ -142,19 +142,19 @@ fn pkgsrc_is_understood() {
     is(
         "=> Checking file-check results for x-1\nERROR: ****************\nERROR: The following files are in the PLIST but \
          not in /d:\nERROR:         /d/bin/x\n*** Error code 1\n",
-        Kind::Pkgsrc,
+        ErrorKind::Pkgsrc,
         &["ERROR: The following files are in the PLIST but not in /d:", "ERROR:         /d/bin/x"],
     );
     is(
         "pkg_add: Warning: package `x-1' was built for a platform:\npkg_add: no pkg found for 'lib-1', sorry.\npkg_add: 1 \
          package addition failed\n",
-        Kind::Package,
+        ErrorKind::Package,
         &["pkg_add: no pkg found for 'lib-1', sorry."],
     );
     is(
         "=> Applying pkgsrc patches for x-1\n1 out of 2 hunks FAILED -- saving rejects to file x.rej\nERROR: Patch \
          patches/patch-aa failed\n",
-        Kind::Patch,
+        ErrorKind::Patch,
         &["1 out of 2 hunks FAILED -- saving rejects to file x.rej", "ERROR: Patch patches/patch-aa failed"],
     );
 }
@@ -162,54 +162,58 @@ fn pkgsrc_is_understood() {
 #[test]
 fn make_scripts_and_crashes_are_understood() {
     for (kind, line) in [
-        (Kind::Make, "gmake[1]: *** No rule to make target 'x', needed by 'all'.  Stop."),
-        (Kind::Make, "bmake: don't know how to make x. Stop"),
-        (Kind::Make, "ninja: error: 'x', needed by 'all', missing and no known rule to make it"),
-        (Kind::Script, "ModuleNotFoundError: No module named 'setuptools'"),
-        (Kind::Script, "Can't locate XML/Parser.pm in @INC (you may need to install it)"),
-        (Kind::Missing, "./configure: line 3: foo: command not found"),
-        (Kind::Crash, "x.c:1:1: internal compiler error: Segmentation fault"),
-        (Kind::Crash, "cp: writing 'x': No space left on device"),
+        (ErrorKind::Make, "gmake[1]: *** No rule to make target 'x', needed by 'all'.  Stop."),
+        (ErrorKind::Make, "bmake: don't know how to make x. Stop"),
+        (ErrorKind::Make, "ninja: error: 'x', needed by 'all', missing and no known rule to make it"),
+        (ErrorKind::Script, "ModuleNotFoundError: No module named 'setuptools'"),
+        (ErrorKind::Script, "Can't locate XML/Parser.pm in @INC (you may need to install it)"),
+        (ErrorKind::Missing, "./configure: line 3: foo: command not found"),
+        (ErrorKind::Crash, "x.c:1:1: internal compiler error: Segmentation fault"),
+        (ErrorKind::Crash, "cp: writing 'x': No space left on device"),
     ] {
         is(&format!("doing\n{line}\nmake: *** [x] Error 1\n"), kind, &[line]);
     }
 }
 
 #[test]
-fn what_may_be_harmless_is_told_only_if_there_is_nothing_else() {
+fn possible_errors_are_a_fallback() {
     let harmless = "cat: VERSION: No such file or directory\n";
     is(
         &format!("{harmless}install: bin/x: Permission denied\n*** Error code 1\n"),
-        Kind::Missing,
+        ErrorKind::Missing,
         &["install: bin/x: Permission denied"],
     );
-    is(&format!("{harmless}x.c:1:1: error: no\n*** Error code 1\n"), Kind::Compiler, &["x.c:1:1: error: no"]);
-    is("a\nb\n\nc\nd\n*** Error code 1\n\nStop.\n", Kind::Unknown, &["b", "c", "d"]);
-    is("only this", Kind::Unknown, &["only this"]);
+    is(&format!("{harmless}x.c:1:1: error: no\n*** Error code 1\n"), ErrorKind::Compiler, &["x.c:1:1: error: no"]);
+    is("a\nb\n\nc\nd\n*** Error code 1\n\nStop.\n", ErrorKind::Unknown, &["b", "c", "d"]);
+    is("only this", ErrorKind::Unknown, &["only this"]);
     assert_eq!((find(b""), find(b"\n \n")), (None, None));
 }
 
 #[test]
-fn the_failure_counts_and_not_what_was_ignored() {
+fn ignored_errors_are_skipped() {
     let ignored = "make: [Makefile:3: x] Error 1 (ignored)\n*** Error code 1 (ignored)\n";
     let far = "early.c:1:1: error: of a test program\n".to_owned() + &"cc x\n".repeat(500);
     is(
         &format!("{far}{ignored}late.c:1:1: error: why\n*** Error code 1\n"),
-        Kind::Compiler,
+        ErrorKind::Compiler,
         &["late.c:1:1: error: why"],
     );
-    // Others that ran at the same time.
-    is("make: *** [a] Error 1\nb.c:1:1: error: why\nmake: *** [b] Error 1\n", Kind::Compiler, &["b.c:1:1: error: why"]);
+    // Output of parallel commands.
+    is(
+        "make: *** [a] Error 1\nb.c:1:1: error: why\nmake: *** [b] Error 1\n",
+        ErrorKind::Compiler,
+        &["b.c:1:1: error: why"],
+    );
 }
 
 #[test]
-fn colours_and_long_lines_do_no_harm() {
+fn colors_and_long_lines_are_handled() {
     is(
         "\x1b[1mx.c:1:1: \x1b[0m\x1b[0;1;31merror: \x1b[0mno\r\n*** Error code 1\n",
-        Kind::Compiler,
+        ErrorKind::Compiler,
         &["x.c:1:1: error: no"],
     );
-    is("[1/2] a\r[2/2] b\rx.c:1:1: error: no\n", Kind::Compiler, &["x.c:1:1: error: no"]);
+    is("[1/2] a\r[2/2] b\rx.c:1:1: error: no\n", ErrorKind::Compiler, &["x.c:1:1: error: no"]);
     let long = "x: error: ".to_owned() + &"y".repeat(1 << 21);
     assert_eq!(found(&long).1[0].len(), LONGEST + 3);
     let same =
@@ -218,7 +222,7 @@ fn colours_and_long_lines_do_no_harm() {
 }
 
 #[test]
-fn nothing_that_is_printed_breaks_it() {
+fn arbitrary_logs_do_not_panic() {
     const PIECES: [&[u8]; 14] = [
         b"\x1b[",
         b"\x1b",

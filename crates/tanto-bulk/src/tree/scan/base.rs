@@ -1,5 +1,4 @@
-//! What all answers of a scan have in common: the system below, the environment, `mk.conf`. Does not know who asks for
-//! it, nor which of it makes a difference to whom.
+//! The common inputs of all results: base system, environment, `mk.conf`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,18 +11,17 @@ use sha2::{Digest, Sha256};
 use tanto_sys::fs::file;
 
 use super::environment;
-use super::files::{Files, Print, stamp};
-use super::sight::Sight;
+use super::files::{Files, Fingerprint, stamp};
+use super::path_view::PathView;
 use crate::config::Config;
 use crate::package::digest::hex;
 
-/// Raised when what goes into a key changes.
+/// The version of the key.
 const VERSION: &[u8] = b"tanto scan 2";
-/// How the kernel calls itself.
 const KERNEL: [&[u8]; 2] = [b"/proc/sys/kernel/ostype", b"/proc/sys/kernel/osrelease"];
-/// `builtin.mk` files look for headers in here, at any depth.
+/// Directories in which `builtin.mk` files look for headers, at any depth.
 const HEADERS: [&str; 2] = ["/usr/include", "/usr/local/include"];
-/// And for libraries, programs and what describes them in here.
+/// Directories in which they look for libraries and programs.
 const OTHERS: [&str; 12] = [
     "/bin",
     "/sbin",
@@ -38,15 +36,15 @@ const OTHERS: [&str; 12] = [
     "/usr/share/pkgconfig",
     "/usr/local/lib/pkgconfig",
 ];
-/// Deeper there is nothing but accidents.
+/// The depth limit.
 const DEEPEST: usize = 12;
 
-/// What answers have in common, by parts that a user knows.
-pub(super) struct Base(Vec<(String, Print)>);
+/// Digests by parts that a user knows.
+pub(super) struct Base(Vec<(String, Fingerprint)>);
 
 impl Base {
-    /// As it is now.
-    pub(super) fn of(config: &Config, sight: &Sight, files: &mut Files) -> Base {
+    /// Reads the current state.
+    pub(super) fn of(config: &Config, path_view: &PathView, files: &mut Files) -> Base {
         let mut parts = Vec::new();
         let mut add_part = |name: String, hash: Sha256| parts.push((name, hash.finalize().into()));
         for (name, value) in environment::variables(config) {
@@ -54,34 +52,33 @@ impl Base {
         }
         let kernel = KERNEL.map(|path| fs::read(file::path(path)).unwrap_or_default()).concat();
         add_part("the kernel".into(), Sha256::new_with_prefix(kernel).chain_update(std::env::consts::ARCH));
-        if let Some((root, kit)) = sight.sandbox() {
+        if let Some((root, kit)) = path_view.sandbox() {
             add_part("sandbox_root".into(), Sha256::new_with_prefix(root));
             let mut hash = Sha256::new();
             kit.iter().for_each(|kit| add_kit(&mut hash, kit));
             add_part("the bootstrap kit".into(), hash);
         }
-        for path in settings(config).iter().filter_map(|path| sight.real(path)) {
+        for path in settings(config).iter().filter_map(|path| path_view.real(path)) {
             let id = files.file(path.as_os_str().as_bytes());
             add_part(path.display().to_string(), Sha256::new_with_prefix(files.seen(id).print));
-            // Our own state may be made beside it. Whoever looks at that directory only later cannot tell what was changed.
+            // Our state directory may be created beside it, which changes the mtime.
             path.parent().map(|dir| files.listing(dir.as_os_str().as_bytes()));
         }
         let mut make = Sha256::new_with_prefix(&config.make);
         if config.make.contains('/') {
-            sight.real(Path::new(&config.make)).iter().for_each(|path| add(&mut make, path));
+            path_view.real(Path::new(&config.make)).iter().for_each(|path| add(&mut make, path));
         }
         add_part("the make program".into(), make);
         let deep = HEADERS.map(|dir| (PathBuf::from(dir), DEEPEST));
         for (dir, levels) in deep.into_iter().chain(libraries().into_iter().map(|dir| (dir, 1))) {
             let mut hash = Sha256::new();
-            add_tree(&mut hash, &sight.real(&dir).unwrap_or_default(), levels);
+            add_tree(&mut hash, &path_view.real(&dir).unwrap_or_default(), levels);
             add_part(dir.display().to_string(), hash);
         }
         Base(parts)
     }
 
-    /// The digest of all of it.
-    pub(super) fn print(&self) -> Print {
+    pub(super) fn print(&self) -> Fingerprint {
         let mut hash = Sha256::new_with_prefix(VERSION);
         for (name, print) in &self.0 {
             hash.update([name.as_bytes(), b"\0", print].concat());
@@ -89,44 +86,45 @@ impl Base {
         hash.finalize().into()
     }
 
-    /// Keeps it in a file, for the next scan to compare.
+    /// Saves it for the next scan.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let line = |(name, print): &(String, Print)| format!("{} {name}\n", hex(print));
+        let line = |(name, print): &(String, Fingerprint)| format!("{} {name}\n", hex(print));
         fs::write(path, self.0.iter().map(line).collect::<String>())
     }
 
-    /// The parts that are not as that file has them; none if there is no such file.
+    /// Returns the changed parts; none without a file.
     pub(super) fn changed(&self, path: &Path) -> Vec<String> {
         let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
         let old: BTreeMap<&str, &str> =
             text.lines().filter_map(|line| line.split_once(' ')).map(|(print, name)| (name, print)).collect();
-        let is_other = |(name, print): &&(String, Print)| old.get(name.as_str()).is_none_or(|old| *old != hex(print));
+        let is_other =
+            |(name, print): &&(String, Fingerprint)| old.get(name.as_str()).is_none_or(|old| *old != hex(print));
         let gone = |name: &&&str| !self.0.iter().any(|(own, _)| own == **name);
         let changed = self.0.iter().filter(is_other).map(|(name, _)| name.clone());
         changed.chain(old.keys().filter(gone).map(|name| (*name).to_owned())).collect()
     }
 }
 
-/// What an empty prefix is made from: an archive, or a directory.
+/// An archive or a directory.
 fn add_kit(hash: &mut Sha256, kit: &Path) {
     add(hash, kit);
     add_tree(hash, kit, DEEPEST);
 }
 
-/// Where `mk.conf` may be.
+/// The possible places of `mk.conf`.
 fn settings(config: &Config) -> Vec<PathBuf> {
     let usual = [PathBuf::from("/etc/mk.conf"), Path::new(&config.prefix).join("etc/mk.conf")];
     config.makeconf().into_iter().chain(usual).collect()
 }
 
-/// Debian's libraries are a directory deeper, by the kind of machine.
+/// Debian has libraries in a subdirectory for each architecture.
 fn libraries() -> Vec<PathBuf> {
     let of_machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     let deeper = [PathBuf::from(&of_machine), Path::new(&of_machine).join("pkgconfig")];
     OTHERS.iter().map(PathBuf::from).chain(deeper).collect()
 }
 
-/// Everything in a directory, so many levels down, by what tells a file that was changed from one that was not.
+/// Adds the stamps of everything in a directory, up to a depth.
 fn add_tree(hash: &mut Sha256, dir: &Path, levels: usize) {
     let mut names: Vec<OsString> = fs::read_dir(dir).into_iter().flatten().flatten().map(|it| it.file_name()).collect();
     names.sort_unstable();
@@ -135,7 +133,7 @@ fn add_tree(hash: &mut Sha256, dir: &Path, levels: usize) {
         let is_dir = fs::symlink_metadata(&path).is_ok_and(|data| data.is_dir());
         match (is_dir, levels) {
             (true, 2..) => add_tree(hash, &path, levels - 1),
-            // What is in it is not looked for.
+            // The content is not searched.
             (true, _) => hash.update(path.as_os_str().as_bytes()),
             (false, _) => add(hash, &path),
         }
@@ -160,7 +158,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn a_changed_part_is_named() {
+    fn changed_part_is_named() {
         let place = Scratch::new("scan-parts");
         let base =
             |parts: &[(&str, u8)]| Base(parts.iter().map(|&(name, byte)| (name.to_owned(), [byte; 32])).collect());
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_comes_goes_or_changes_is_seen() {
+    fn new_removed_or_changed_header_is_detected() {
         let place = Scratch::new("scan-base");
         place.write("include/deep/zlib.h", "1.2");
         let print = || {

@@ -1,16 +1,16 @@
-//! The environment of a scan's commands, which is the same whoever starts the scan and from wherever.
+//! The environment of scan commands, independent of the caller's.
 
 use std::collections::BTreeMap;
 
 use crate::config::Config;
 use crate::shell::quoted;
 
-/// Variables with the same value in each scan.
+/// Fixed variables.
 const FIXED: [(&str, &str); 3] = [("HOME", "/nonexistent"), ("LC_ALL", "C"), ("SHELL", "/bin/sh")];
-/// Variables that are taken from the environment of Tanto itself.
+/// Inherited variables.
 const INHERITED: [&str; 2] = ["MAKECONF", "PATH"];
 
-/// All variables: `[environment]` of the configuration comes first, then what is inherited, then what is fixed.
+/// All variables: `[environment]` first, then inherited, then fixed ones.
 pub(super) fn variables(config: &Config) -> BTreeMap<String, String> {
     let fixed = FIXED.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let mut all = BTreeMap::from(fixed);
@@ -20,7 +20,7 @@ pub(super) fn variables(config: &Config) -> BTreeMap<String, String> {
     all
 }
 
-/// The words after which a command for the shell has this environment, and no other.
+/// Words that give a shell command exactly this environment.
 pub(super) fn words(config: &Config) -> String {
     let all = variables(config);
     all.iter().fold("env -i".to_owned(), |line, (name, value)| format!("{line} {name}={}", quoted(value)))
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_configuration_says_goes_before_all_else() {
+    fn configuration_overrides_environment() {
         let environment = [("LC_ALL", "de_DE"), ("PATH", "/a b:/bin")];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let config = Config { environment, ..Config::default() };

@@ -1,5 +1,4 @@
-//! What is in files and directories, as a digest for each. A file is read only if it was never seen as it is now, and
-//! looked at once in a run. Does not know whose files they are.
+//! Digests of files and directory listings. Each is stated once in a run, and read only if its stamp is new.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -13,73 +12,67 @@ use sha2::{Digest, Sha256};
 use tanto_record::database::{DigestRow, Stamp};
 use tanto_sys::fs::file;
 
-/// What stands for content.
-pub(super) type Print = [u8; 32];
+pub(super) type Fingerprint = [u8; 32];
 
-/// A file or directory, by its place in the order in which they were looked at.
+/// The index of a file or directory.
 pub(super) type FileId = u32;
 
-/// What asks for another package's options says this.
+/// The text of makefiles that ask for another package's options.
 const ASKS: &[u8] = b"pkg-build-options.mk";
-/// And only files of this name ask.
+/// The name of such files.
 const ASKING: &[u8] = b"buildlink3.mk";
-/// How exact the times of files are, in nanoseconds: what was changed so shortly before we looked may be changed again
-/// without looking different.
+/// The granularity of mtimes, in nanoseconds: a file that changed so recently may change again without another stamp.
 pub(super) const GRAIN_NS: i64 = 100_000_000;
 
-/// All that were looked at.
 #[derive(Default)]
 pub(super) struct Files {
     ids: HashMap<Vec<u8>, FileId, RandomState>,
     seen: Vec<Seen>,
-    /// What earlier runs have read.
+    /// Entries of earlier runs.
     known: HashMap<Vec<u8>, DigestRow, RandomState>,
-    /// What this one has read, and may be trusted.
+    /// New reliable entries.
     fresh: Vec<DigestRow>,
-    /// Those that are not as earlier runs have read them; directories end with `/`.
+    /// Changed since earlier runs; directories end with `/`.
     changed: Vec<Vec<u8>>,
 }
 
-/// What one look has shown.
+/// The state of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
-    /// Of its path and its content.
-    pub print: Print,
-    /// When it was last changed, in nanoseconds since 1970; nothing if it is not there.
+    /// The digest of path and content.
+    pub print: Fingerprint,
+    /// The change time in nanoseconds since 1970; `None` if absent.
     pub changed_ns: Option<i64>,
-    /// When we looked.
     pub looked_ns: i64,
-    /// It asks for another package's options.
+    /// ScanCommands for another package's options.
     pub asks: bool,
 }
 
 impl Files {
-    /// With what earlier runs have read.
     pub fn knowing(known: Vec<DigestRow>) -> Files {
         Files { known: known.into_iter().map(|it| (it.path.clone(), it)).collect(), ..Files::default() }
     }
 
-    /// What was read and not handed out yet.
+    /// Takes the new entries.
     pub fn take_fresh(&mut self) -> Vec<DigestRow> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Those that are not as earlier runs have read them, in the order in which they were looked at.
+    /// Changed since earlier runs; directories end with `/`.
     pub fn changed(&self) -> &[Vec<u8>] {
         &self.changed
     }
 
-    /// What a look has shown.
+    /// ScanKind a look has shown.
     pub fn seen(&self, id: FileId) -> &Seen {
         &self.seen[id as usize]
     }
 
-    /// A file.
     pub fn file(&mut self, path: &[u8]) -> FileId {
         self.look(path, |path, content| fs::File::open(path).and_then(|mut it: File| it.read_to_end(content)).is_ok())
     }
 
-    /// The makefiles in a directory: their names, not what they say.
+    /// The listing of a directory's makefiles.
     pub fn listing(&mut self, dir: &[u8]) -> FileId {
         self.look(&[dir, b"/"].concat(), |path, content| {
             let names = makefiles(path);
@@ -126,13 +119,13 @@ impl Files {
 }
 
 impl Seen {
-    /// It has not been changed since this time, nor so shortly before that it could not be told.
+    /// Whether it is unchanged since a time, including the granularity.
     pub fn is_settled(&self, since_ns: i64) -> bool {
         self.changed_ns.is_none_or(|changed| changed < since_ns - GRAIN_NS)
     }
 }
 
-/// The names of what `make` may read in a directory, in order.
+/// The sorted names of files that `make` may read.
 pub(super) fn makefiles(dir: &Path) -> Vec<Vec<u8>> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<Vec<u8>> = entries.map(|entry| entry.file_name().as_bytes().to_vec()).collect();
@@ -144,7 +137,7 @@ pub(super) fn makefiles(dir: &Path) -> Vec<Vec<u8>> {
     names
 }
 
-/// How a file is.
+/// The stamp.
 pub(super) fn stamp(data: &Metadata) -> Stamp {
     let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
     Stamp {
@@ -156,11 +149,10 @@ pub(super) fn stamp(data: &Metadata) -> Stamp {
     }
 }
 
-fn print(path: &[u8], digest: &[u8]) -> Print {
+fn print(path: &[u8], digest: &[u8]) -> Fingerprint {
     Sha256::new().chain_update(path).chain_update([0]).chain_update(digest).finalize().into()
 }
 
-/// Nanoseconds since 1970.
 pub(super) fn now_ns() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
@@ -172,19 +164,19 @@ mod tests {
     use std::time::Duration;
     use tanto_testing::Scratch;
 
-    fn print_of(known: &[DigestRow], path: &[u8]) -> (Print, Vec<DigestRow>) {
+    fn print_of(known: &[DigestRow], path: &[u8]) -> (Fingerprint, Vec<DigestRow>) {
         let mut files = Files::knowing(known.to_vec());
         let id = if path.ends_with(b"/") { files.listing(&path[..path.len() - 1]) } else { files.file(path) };
         (files.seen(id).print, files.take_fresh())
     }
 
-    /// Longer than the grain.
+    /// Waits for the granularity.
     fn settle() {
         std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
     }
 
     #[test]
-    fn a_file_is_read_again_only_if_it_looks_different() {
+    fn file_is_read_again_only_with_another_stamp() {
         let place = Scratch::new("scan-files");
         place.write("a.mk", "one");
         let path = place.bytes("a.mk");
@@ -205,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_the_names_of_its_makefiles() {
+    fn directory_is_the_names_of_its_makefiles() {
         let place = Scratch::new("scan-listing");
         place.write("p/Makefile", "x");
         let dir = place.bytes("p/");
@@ -219,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_options_is_noted() {
+    fn files_that_ask_for_options_are_marked() {
         let place = Scratch::new("scan-asks");
         place.write("buildlink3.mk", ".include \"../../mk/pkg-build-options.mk\"");
         place.write("Makefile", ".include \"../../mk/pkg-build-options.mk\"");

@@ -1,29 +1,25 @@
-//! Answers that were not asked by us: a `pscan` of pbulk's becomes what directories have said. Does not know where it came
-//! from.
+//! Imports a `pscan` of pbulk as scan results.
 
 use hashbrown::HashMap;
 use tanto_record::database::{Change, Database, ScanRow};
 
+use super::cache_key::CacheKeys;
 use super::files::Files;
-use super::inputs::Inputs;
-use super::rows::Rows;
-use super::sight::Sight;
+use super::path_view::PathView;
+use super::rows::StoredScans;
 use super::{ScanError, base, list};
 use crate::config::Config;
 use crate::package::records::Record;
 
-/// What an import has brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Imported {
-    /// So many directories.
     pub directories: usize,
-    /// Of so many the answer will be used by the next scan.
+    /// The number of directories whose results the next scan reuses.
     pub stand: usize,
 }
 
-/// Takes the records for what their directories have said. As with pbulk, an answer stands if nothing that was read for
-/// it has changed since then; the time is in nanoseconds since 1970. That the same base system and configuration made it
-/// is for the user to say.
+/// Imports records. As with pbulk, a result is valid if its inputs have not changed since `made_ns`, in nanoseconds
+/// since 1970. The user vouches for the same base system and configuration.
 pub fn import(
     config: &Config,
     store: &mut Database,
@@ -43,11 +39,11 @@ pub fn import(
         });
         text.extend_from_slice(record.text);
     }
-    let known = Rows::of(store)?;
+    let known = StoredScans::of(store)?;
     let mut files = Files::knowing(store.digests()?);
-    let sight = Sight::of(config);
-    let base = base::Base::of(config, &sight, &mut files).print();
-    let mut inputs = Inputs::new(files, &config.pkgsrc, sight, base);
+    let path_view = PathView::of(config);
+    let base = base::Base::of(config, &path_view, &mut files).print();
+    let mut inputs = CacheKeys::new(files, &config.pkgsrc, path_view, base);
     let mut imported = Imported { directories: order.len(), stand: 0 };
     let mut changes: Vec<Change> = Vec::new();
     for location in order {

@@ -1,15 +1,14 @@
-//! Which directories there are to scan: a list of them, or what a tree's makefiles name. Does not know what is in them.
+//! Lists of directories to scan.
 
-/// A line that names no directory of packages.
+/// A malformed line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadList {
-    /// Which, from 1 on.
+    /// The line number.
     pub line: usize,
-    /// What stands there.
     pub text: String,
 }
 
-/// The lines of a limited list, each once. `#` begins a comment.
+/// Parses a limited list, without duplicates. `#` starts a comment.
 pub(super) fn limited(text: &[u8]) -> Result<Vec<String>, BadList> {
     let mut locations = Vec::new();
     for (line, text) in (1..).zip(text.split(|&byte| byte == b'\n')) {
@@ -26,7 +25,7 @@ pub(super) fn limited(text: &[u8]) -> Result<Vec<String>, BadList> {
     Ok(locations)
 }
 
-/// Whether this is `category/directory`, and leads nowhere else.
+/// Whether this is a plain `category/directory`.
 pub(super) fn is_location(text: &str) -> bool {
     text.split('/').count() == 2 && text.split('/').all(is_name)
 }
@@ -36,7 +35,7 @@ fn is_name(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.starts_with('-') && text.bytes().all(plain)
 }
 
-/// What `show-subdir-var` has printed: the names, and in a line of its own which makefiles were read.
+/// Parses the output of `show-subdir-var`: the names, and a line with the makefiles.
 pub(super) fn listed(output: &[u8]) -> Result<(Vec<String>, Vec<u8>), String> {
     let mut lines = output.split(|&byte| byte == b'\n');
     let (Some(names), Some(files)) = (lines.next(), lines.next()) else {
@@ -54,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_comments_and_names_each_directory_once() {
+    fn list_has_comments_and_no_duplicates() {
         let list = limited(b"# all\ndevel/gmake  # for others\n\ndevel/gmake\nlang/perl5\n").unwrap();
         assert_eq!(list, ["devel/gmake", "lang/perl5"]);
         for bad in ["devel", "/devel/x", "devel/../x", "a/b/c", "a/..", "a/b;c", "a/-b"] {
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_names_what_is_in_it() {
+    fn tree_output_is_parsed() {
         let (names, files) = listed(b"base  devel\n/usr/share/mk/sys.mk Makefile\n").unwrap();
         assert_eq!((names, &files[..]), (vec!["base".into(), "devel".into()], &b"/usr/share/mk/sys.mk Makefile"[..]));
         assert!(listed(b"../x\n\n").is_err() && listed(b"").is_err());

@@ -1,4 +1,4 @@
-//! What a directory's scan has printed becomes records. Does not know what they say.
+//! Converts the output of a directory into records.
 
 use foldhash::fast::RandomState;
 use hashbrown::hash_map::{Entry, HashMap};
@@ -8,7 +8,7 @@ use crate::package::records;
 
 const NAME: &[u8] = b"PKGNAME=";
 
-/// The records with PKG_LOCATION behind each PKGNAME; an error is a text for the log.
+/// Adds PKG_LOCATION to each record; an error is a text for the log.
 pub(super) fn complete(location: &str, output: &[u8]) -> Result<Vec<u8>, String> {
     let line = [b"PKG_LOCATION=", location.as_bytes(), b"\n"].concat();
     let mut text = Vec::with_capacity(output.len() + 2 * line.len());
@@ -25,8 +25,8 @@ pub(super) fn complete(location: &str, output: &[u8]) -> Result<Vec<u8>, String>
     }
 }
 
-/// The records of many directories, each package once: the first is taken, as pbulk does. Beside them, how many are of
-/// the first `wanted` directories.
+/// Joins the records of directories. The first of duplicate packages is used, as in pbulk. Returns the number of
+/// records of the first `wanted` directories too.
 pub(super) fn joined<'a>(
     directories: impl Iterator<Item = &'a [u8]>,
     wanted: usize,
@@ -34,7 +34,7 @@ pub(super) fn joined<'a>(
     let mut taken: HashMap<&[u8], &[u8], RandomState> = HashMap::default();
     let (mut text, mut first, mut duplicates) = (Vec::new(), 0, Vec::new());
     for (number, directory) in directories.enumerate() {
-        // Only what can be read was written down.
+        // Stored records are valid.
         for record in records::read(directory).unwrap_or_default() {
             match taken.entry(record.name) {
                 Entry::Vacant(it) => {
@@ -46,7 +46,7 @@ pub(super) fn joined<'a>(
             }
         }
     }
-    // A directory that makes four versions of what is always the same is told once.
+    // Several versions of one directory are reported once.
     duplicates.dedup();
     (text, first, duplicates)
 }
@@ -56,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_record_gets_its_location() {
+    fn records_get_their_location() {
         let text = complete("a/b", b"PKGNAME=one-1\nX=\nPKGNAME=two-1\n").unwrap();
         assert_eq!(text, b"PKGNAME=one-1\nPKG_LOCATION=a/b\nX=\nPKGNAME=two-1\nPKG_LOCATION=a/b\n");
     }
 
     #[test]
-    fn each_package_is_there_once() {
+    fn duplicate_packages_are_left_out() {
         let text = |location: &str, names: &[&str]| {
             let output: String = names.iter().map(|name| format!("PKGNAME={name}\n")).collect();
             complete(location, output.as_bytes()).unwrap()
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn malformed_records_are_refused() {
         for bad in ["", "warning\nPKGNAME=one-1\n", "PKGNAME=one-1\nX=", "PKGNAME=a b-1\n", "PKGNAME=one-1"] {
             assert!(complete("a/b", bad.as_bytes()).is_err(), "{bad}");
         }

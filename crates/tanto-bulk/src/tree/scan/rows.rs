@@ -1,4 +1,4 @@
-//! What directories have said, as far as it was asked. Does not know whether it still holds.
+//! Stored results by directory.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -6,15 +6,14 @@ use tanto_record::database::{Database, ScanRow};
 
 use super::ScanError;
 
-/// The location of the tree itself; a category has its name.
+/// The location of the tree; a category has its name.
 pub(super) const TOP: &str = "";
 
-/// By location.
-pub(super) struct Rows(HashMap<String, ScanRow, RandomState>);
+pub(super) struct StoredScans(HashMap<String, ScanRow, RandomState>);
 
-impl Rows {
-    pub fn of(store: &Database) -> Result<Rows, ScanError> {
-        Ok(Rows(store.scanned()?.into_iter().map(|row| (row.location.clone(), row)).collect()))
+impl StoredScans {
+    pub fn of(store: &Database) -> Result<StoredScans, ScanError> {
+        Ok(StoredScans(store.scanned()?.into_iter().map(|row| (row.location.clone(), row)).collect()))
     }
 
     pub fn get(&self, location: &str) -> Option<&ScanRow> {
@@ -29,22 +28,22 @@ impl Rows {
         self.0.values()
     }
 
-    /// Of those that have said something.
+    /// Results of scanned directories.
     pub fn answers(&self, locations: &[String]) -> impl Iterator<Item = &[u8]> {
         locations.iter().filter_map(|it| self.0.get(it)).map(|row| &row.records[..])
     }
 
-    /// The same as one text.
+    /// Concatenated results.
     pub fn records(&self, locations: &[String]) -> Vec<u8> {
         self.answers(locations).flatten().copied().collect()
     }
 
-    /// What a directory printed that could not be scanned.
+    /// The output of a failed directory.
     pub fn failure(&self, location: &str) -> Option<&String> {
         self.0.get(location)?.failed.as_ref()
     }
 
-    /// What the tree or a category has in it.
+    /// The entries of the tree or a category.
     pub fn subdirs(&self, location: &str) -> Vec<String> {
         let records = self.0.get(location).map(|row| String::from_utf8_lossy(&row.records).into_owned());
         let text = records.unwrap_or_default();
@@ -52,7 +51,6 @@ impl Rows {
         names.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// The directories of all categories.
     pub fn tree(&self) -> Vec<String> {
         let of = |category: String| {
             let names = self.subdirs(&category);

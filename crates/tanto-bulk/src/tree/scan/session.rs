@@ -1,5 +1,4 @@
-//! One scan from its beginning to its end: which answers still hold, asking for the others, writing them down. Does not
-//! know how a key is made.
+//! One scan: reuses valid results, runs the other directories and stores them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,83 +13,77 @@ use tanto_exec::schedule::ResourceSample;
 use tanto_record::database::journal::Journal;
 use tanto_record::database::{Change, Database, ScanRow};
 
-use super::ask::{self, Answer, Ask, Asks};
 use super::base::Base;
+use super::cache_key::CacheKeys;
+use super::commands::{self, ScanCommand, ScanCommands, ScanOutput};
 use super::files::Files;
-use super::inputs::Inputs;
-use super::rows::{Rows, TOP};
-use super::sight::Sight;
+use super::path_view::PathView;
+use super::rows::{StoredScans, TOP};
 use super::{Scan, ScanError, ScanReport, environment, list, output};
 use crate::config::Config;
 use crate::package::options;
 use crate::shell::quoted;
 
-/// So much of the end of a log is kept, in bytes.
+/// The limit of a stored log, in bytes.
 const MOST_LOG: usize = 64 << 10;
 pub(super) struct Session<'a> {
     scan: Scan<'a>,
-    inputs: Inputs,
-    rows: Rows,
+    inputs: CacheKeys,
+    rows: StoredScans,
     report: ScanReport,
-    place: Place,
-    /// Words for make, once they are known.
+    place: ScanDirs,
+    /// Platform variables, once known.
     facts: Option<String>,
-    /// What all answers have in common.
     base: Base,
-    /// That has changed since the last scan, which the user was told, or is not known.
+    /// The common inputs changed, as the user was told, or are unknown.
     all_again: bool,
-    /// The words for the environment of commands.
     environment: String,
 }
 
-/// What the answers of the last scan had in common, below the state.
+/// The file of the common inputs of the last scan.
 const PARTS: &str = "scan-inputs";
-/// At most so many changed inputs are named.
+/// The limit of changed inputs in a message.
 const MOST_NAMED: usize = 5;
 
-/// From so many directories on it pays to learn first what they all would ask.
+/// The number of directories that justifies asking for platform variables.
 const MANY: usize = 16;
 
-/// Where commands leave what only they need.
-struct Place {
-    /// Options of packages that others ask for: good for one scan, for nobody knows when they change.
+/// A private directory of the scan's commands.
+struct ScanDirs {
+    /// Options of packages; valid for one scan.
     cache: PathBuf,
-    /// Standard error of each command.
     logs: PathBuf,
 }
 
-/// Where commands write, in a directory that only they have.
 pub(super) fn written(config: &Config) -> [PathBuf; 2] {
     let state = Path::new(&config.state).join("scan");
     ["options", "logs"].map(|name| state.join(name))
 }
 
-/// What a directory is asked.
+/// The kinds of questions.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// Which directories it has.
+enum ScanKind {
     Subdirs,
-    /// Which packages it makes.
     Packages,
 }
 
 impl<'a> Session<'a> {
-    /// With all that is known from earlier scans.
+    /// Loads earlier results.
     pub fn begin(scan: Scan<'a>, store: &Database) -> Result<Session<'a>, ScanError> {
         let [cache, logs] = written(scan.config);
-        let place = Place { cache, logs };
+        let place = ScanDirs { cache, logs };
         place.make().map_err(|error| ScanError::Stopped(format!("{}: {error}", scan.config.state)))?;
         let mut files = Files::knowing(store.digests()?);
-        let sight = Sight::of(scan.config);
-        let base = Base::of(scan.config, &sight, &mut files);
-        let inputs = Inputs::new(files, &scan.config.pkgsrc, sight, base.print());
-        let rows = Rows::of(store)?;
+        let path_view = PathView::of(scan.config);
+        let base = Base::of(scan.config, &path_view, &mut files);
+        let inputs = CacheKeys::new(files, &scan.config.pkgsrc, path_view, base.print());
+        let rows = StoredScans::of(store)?;
         let parts = Path::new(&scan.config.state).join(PARTS);
         let changed = base.changed(&parts);
         if scan.config.reuse_scan_results && !changed.is_empty() && rows.all().next().is_some() {
             notice(&mut *scan.view, "everything", &changed);
         }
-        // An earlier version of Tanto kept no parts: then it is not known what has changed.
+        // Without a saved file, the changes are unknown.
         let all_again = !changed.is_empty() || !parts.exists();
         let environment = environment::words(scan.config);
         Ok(Session {
@@ -106,43 +99,40 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// All directories of the tree.
     pub fn tree(&mut self, store: Database) -> Result<(Vec<String>, Database), ScanError> {
-        let store = self.ask(What::Subdirs, &[TOP.to_owned()], store)?;
+        let store = self.ask(ScanKind::Subdirs, &[TOP.to_owned()], store)?;
         if let Some(log) = self.rows.failure(TOP).cloned() {
             return Err(ScanError::Tree { pkgsrc: self.scan.config.pkgsrc.clone(), output: log });
         }
         let categories = self.rows.subdirs(TOP);
-        let store = self.ask(What::Subdirs, &categories, store)?;
+        let store = self.ask(ScanKind::Subdirs, &categories, store)?;
         categories.iter().for_each(|category| self.note_failure(category));
         Ok((self.rows.tree(), store))
     }
 
-    /// Scans these directories, where that is needed.
+    /// Scans directories whose results are not valid.
     pub fn directories(&mut self, locations: &[String], store: Database) -> Result<Database, ScanError> {
-        let store = self.ask(What::Packages, locations, store)?;
+        let store = self.ask(ScanKind::Packages, locations, store)?;
         locations.iter().for_each(|location| self.note_failure(location));
         Ok(store)
     }
 
-    /// What directories have said.
-    pub fn rows(&self) -> &Rows {
+    pub fn rows(&self) -> &StoredScans {
         &self.rows
     }
 
-    /// It is over. What is wanted are the first of the locations.
+    /// Makes the report. Wanted locations come first.
     pub fn end(mut self, locations: &[String], wanted: &[String]) -> ScanReport {
         let joined = output::joined(self.rows.answers(locations), self.rows.answers(wanted).count());
         (self.report.records, self.report.wanted, self.report.duplicates) = joined;
-        // The next scan can do without.
+        // The next scan works without it.
         let _ = self.base.write(&Path::new(&self.scan.config.state).join(PARTS));
-        // Nobody needs them any more.
         let _ = fs::remove_dir_all(&self.place.cache);
         let _ = fs::remove_dir_all(&self.place.logs);
         self.report
     }
 
-    /// The directories of what these say that they need, each once.
+    /// Directories of dependencies, without duplicates.
     pub fn needed(&self, locations: &[String]) -> Vec<String> {
         let records = self.rows.records(locations);
         let mut all: Vec<String> = needed(&records).map(|it| String::from_utf8_lossy(it).into_owned()).collect();
@@ -157,15 +147,15 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn ask(&mut self, what: What, locations: &[String], store: Database) -> Result<Database, ScanError> {
+    fn ask(&mut self, what: ScanKind, locations: &[String], store: Database) -> Result<Database, ScanError> {
         let mut verified: HashSet<String, RandomState> = HashSet::default();
         let mut asked = Vec::new();
         for location in locations {
             let holds = self.holds(location);
-            if what == What::Packages {
+            if what == ScanKind::Packages {
                 *if holds { &mut self.report.reused } else { &mut self.report.scanned } += 1;
             }
-            if holds && !(what == What::Packages && self.is_sampled(location)) {
+            if holds && !(what == ScanKind::Packages && self.is_sampled(location)) {
                 continue;
             }
             if holds {
@@ -176,17 +166,17 @@ impl<'a> Session<'a> {
         let known = |location: &&&String| self.rows.get(location).is_some_and(|row| row.failed.is_none());
         let again = asked.iter().filter(known).count() - verified.len();
         self.tell_changed(what, again);
-        if what == What::Packages && asked.len() >= MANY {
+        if what == ScanKind::Packages && asked.len() >= MANY {
             self.learn_facts();
         }
-        let mut asks: Vec<Ask> = asked.into_iter().map(|location| self.question(what, location)).collect();
-        if what == What::Packages && asks.len() > 1 {
+        let mut asks: Vec<ScanCommand> = asked.into_iter().map(|location| self.question(what, location)).collect();
+        if what == ScanKind::Packages && asks.len() > 1 {
             self.urgent_first(&mut asks);
         }
         self.report.started += asks.len();
         self.report.verified += verified.len();
         let Session { scan, inputs, rows, report, place, .. } = self;
-        let mut take = |answer: Answer<'_>| {
+        let mut take = |answer: ScanOutput<'_>| {
             let location = answer.ask.location.clone();
             let row = row(what, answer, inputs, place);
             if verified.contains(&location) && rows.get(&location).is_some_and(|old| old.records != row.records) {
@@ -201,9 +191,9 @@ impl<'a> Session<'a> {
         Ok(store)
     }
 
-    /// Says why directories are scanned again that have an answer.
-    fn tell_changed(&mut self, what: What, again: usize) {
-        if again == 0 || self.all_again || what != What::Packages || !self.scan.config.reuse_scan_results {
+    /// Explains why directories are scanned again.
+    fn tell_changed(&mut self, what: ScanKind, again: usize) {
+        if again == 0 || self.all_again || what != ScanKind::Packages || !self.scan.config.reuse_scan_results {
             return;
         }
         let tree = format!("{}/", self.scan.config.pkgsrc);
@@ -217,7 +207,7 @@ impl<'a> Session<'a> {
         notice(&mut *self.scan.view, &subject, &changed);
     }
 
-    /// What it said last time is what it would say.
+    /// Whether the last result is valid.
     fn holds(&mut self, location: &str) -> bool {
         let Some(row) = self.rows.get(location).filter(|row| row.failed.is_none()) else { return false };
         let config = self.scan.config;
@@ -236,23 +226,23 @@ impl<'a> Session<'a> {
         self.facts.get_or_insert_with(words);
     }
 
-    fn question(&self, what: What, location: &str) -> Ask {
+    fn question(&self, what: ScanKind, location: &str) -> ScanCommand {
         let wall_ms = self.rows.get(location).map_or(0, |row| row.wall_ms);
         let facts = self.facts.as_deref().unwrap_or_default();
-        Ask {
+        ScanCommand {
             location: location.to_owned(),
             line: self.place.line(what, location, self.scan.config, (&self.environment, facts)),
             wall_ms,
         }
     }
 
-    /// What takes long and is needed by many goes first: others then find the options that it was built with.
-    fn urgent_first(&self, asks: &mut [Ask]) {
+    /// Slow and often used directories first: others then find the options of their packages.
+    fn urgent_first(&self, asks: &mut [ScanCommand]) {
         let mut users: HashMap<&[u8], u64, RandomState> = HashMap::default();
         for row in self.rows.all() {
             needed(&row.records).for_each(|location| *users.entry(location).or_default() += 1);
         }
-        let weight = |ask: &Ask| {
+        let weight = |ask: &ScanCommand| {
             let users = users.get(ask.location.as_bytes()).copied().unwrap_or(0);
             ask.wall_ms.max(1).saturating_mul(1 + users)
         };
@@ -260,7 +250,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Tells the user what has to be scanned again, and why.
 fn notice(view: &mut dyn View, subject: &str, changed: &[String]) {
     let named = changed.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let why = match changed.len() {
@@ -272,22 +261,20 @@ fn notice(view: &mut dyn View, subject: &str, changed: &[String]) {
     view.event(Event::Notice { level: Level::Info, text: text.as_bytes() });
 }
 
-/// The directories that ALL_DEPENDS of these records names.
 fn needed(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = records.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"ALL_DEPENDS="));
     let words = lines.flat_map(|line| line.split(|byte| b" \t".contains(byte)));
     words.filter_map(|word| memchr::memmem::find(word, b":../../").map(|at| &word[at + b":../../".len()..]))
 }
 
-/// Runs what the user wants to be run before.
 pub(super) fn script(scan: &mut Scan<'_>, store: Database) -> Result<Database, ScanError> {
     let script = &scan.config.script_phase_scan;
     if script.is_empty() {
         return Ok(store);
     }
-    let asks = [Ask { location: "script_phase_scan".into(), line: script.clone(), wall_ms: 0 }];
+    let asks = [ScanCommand { location: "script_phase_scan".into(), line: script.clone(), wall_ms: 0 }];
     let mut failed = None;
-    let mut take = |answer: Answer<'_>| {
+    let mut take = |answer: ScanOutput<'_>| {
         let said = || String::from_utf8_lossy(&answer.completion.output).into_owned();
         failed = (!answer.completion.exit.success()).then(said);
         Vec::new()
@@ -296,26 +283,26 @@ pub(super) fn script(scan: &mut Scan<'_>, store: Database) -> Result<Database, S
     failed.map_or(Ok(store), |output| Err(ScanError::Script(output)))
 }
 
-/// Runs these to their end. What was taken is in the database then, whatever ends it.
+/// Runs commands. Results are in the database afterwards, even after an error.
 fn run(
     scan: &mut Scan<'_>,
-    asks: &[Ask],
+    asks: &[ScanCommand],
     store: Database,
-    take: &mut dyn FnMut(Answer<'_>) -> Vec<Change>,
+    take: &mut dyn FnMut(ScanOutput<'_>) -> Vec<Change>,
 ) -> Result<Database, ScanError> {
     let mut journal = Journal::start(store, 0).map_err(|error| ScanError::Stopped(error.to_string()))?;
-    let mut schedule = ask::schedule(asks);
+    let mut schedule = commands::schedule(asks);
     for (job, ask) in (0..).zip(asks) {
         let expected_ms = (ask.wall_ms > 0).then(|| i64::try_from(ask.wall_ms).unwrap_or(i64::MAX));
         scan.view.event(Event::Planned { job: JobId(job), expected_ms });
     }
     let mut answers = 0;
-    let mut take = |answer: Answer<'_>| {
+    let mut take = |answer: ScanOutput<'_>| {
         answers += 1;
         take(answer)
     };
     let run = Build {
-        frontend: &mut Asks { asks, began_ns: vec![0; asks.len()], journal: &mut journal, take: &mut take },
+        frontend: &mut ScanCommands { asks, began_ns: vec![0; asks.len()], journal: &mut journal, take: &mut take },
         schedule: &mut schedule,
         runner: &mut *scan.runner,
         view: &mut *scan.view,
@@ -328,7 +315,7 @@ fn run(
     match verdict {
         BuildOutcome::Interrupted => Err(ScanError::Interrupted),
         BuildOutcome::InvalidInput(why) => Err(ScanError::Stopped(String::from_utf8_lossy(&why).into_owned())),
-        // Commands that fail do not stop the others.
+        // Failed commands do not stop the others.
         BuildOutcome::Failed { reason: why, .. } if answers < asks.len() => {
             Err(ScanError::Stopped(String::from_utf8_lossy(&why).into_owned()))
         }
@@ -336,9 +323,9 @@ fn run(
     }
 }
 
-/// The row of an answer; one that is no answer has failed.
-fn row(what: What, answer: Answer<'_>, inputs: &mut Inputs, place: &Place) -> ScanRow {
-    let Answer { ask, completion, began_ns, wall_ms } = answer;
+/// Makes the row of an answer; a malformed one counts as failed.
+fn row(what: ScanKind, answer: ScanOutput<'_>, inputs: &mut CacheKeys, place: &ScanDirs) -> ScanRow {
+    let ScanOutput { ask, completion, began_ns, wall_ms } = answer;
     let location = ask.location.clone();
     let stderr = place.take_log(&location);
     let said = match (completion.exit, &completion.capture) {
@@ -369,12 +356,11 @@ fn log(stderr: &[u8], completion: &Completion, why: &str) -> String {
     format!("{tail}{end}{why}\n")
 }
 
-impl What {
-    /// What a command has printed, as it is written down.
+impl ScanKind {
     fn read(self, location: &str, output: &[u8]) -> Result<Vec<u8>, String> {
         match self {
-            What::Packages => output::complete(location, output),
-            What::Subdirs => {
+            ScanKind::Packages => output::complete(location, output),
+            ScanKind::Subdirs => {
                 let (names, files) = list::listed(output)?;
                 Ok([b"SUBDIR=", names.join(" ").as_bytes(), b"\nSCAN_DEPENDS=", &files, b"\n"].concat())
             }
@@ -382,7 +368,7 @@ impl What {
     }
 }
 
-impl Place {
+impl ScanDirs {
     fn make(&self) -> std::io::Result<()> {
         for dir in [&self.cache, &self.logs] {
             let _ = fs::remove_dir_all(dir);
@@ -395,7 +381,7 @@ impl Place {
         self.logs.join(format!("{},log", location.replace('/', ",")))
     }
 
-    /// What a command printed to standard error.
+    /// The standard error of a command.
     fn take_log(&self, location: &str) -> Vec<u8> {
         let path = self.log(location);
         let said = fs::read(&path).unwrap_or_default();
@@ -403,21 +389,21 @@ impl Place {
         said
     }
 
-    fn line(&self, what: What, location: &str, config: &Config, (environment, facts): (&str, &str)) -> String {
+    fn line(&self, what: ScanKind, location: &str, config: &Config, (environment, facts): (&str, &str)) -> String {
         let make = quoted(&config.make);
         let dir = quoted(&format!("{}/{location}", config.pkgsrc));
         let log = quoted(&self.log(location).to_string_lossy());
         let cache = quoted(&self.cache.to_string_lossy());
         let begin = format!("cd {dir} && exec 2>{log} &&");
         match what {
-            What::Packages => {
+            ScanKind::Packages => {
                 let make = format!("{environment} PBULK_CACHE_DIRECTORY={cache} {make}");
                 match config.rebuild_on_options {
                     true => format!("{begin} {}", options::asking(&make, facts)),
                     false => format!("{begin} exec {make} pbulk-index{facts}"),
                 }
             }
-            What::Subdirs => {
+            ScanKind::Subdirs => {
                 let show = |variable| format!("{environment} {make} show-subdir-var VARNAME={variable}");
                 format!("{begin} {} && exec {}", show("SUBDIR"), show(".MAKE.MAKEFILES"))
             }

@@ -1,4 +1,4 @@
-//! Whole scans, in which a closure stands for `make`.
+//! Whole scans with a closure in place of `make`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,13 +13,13 @@ use tanto_testing::Scratch;
 use super::files::GRAIN_NS;
 use super::*;
 
-struct Blind;
+struct NoView;
 
-impl View for Blind {
+impl View for NoView {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-/// A tree, the state of its scans, and what `make` says in each directory.
+/// A tree, its scan state, and the output of `make` in each directory.
 struct World {
     place: Scratch,
     says: RefCell<HashMap<String, Effect>>,
@@ -57,9 +57,9 @@ impl World {
         self.says(location, &record);
     }
 
-    /// Scans; the report, and which directories were asked.
+    /// Scans; returns the report and the directories that ran.
     fn scan(&self) -> (std::result::Result<ScanReport, String>, Vec<String>) {
-        // What was just written could be written again without looking different.
+        // Wait until changes are distinguishable.
         std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));
         std::fs::create_dir_all(&self.config.state).unwrap();
         let store = Database::open(&self.place.at("state/db")).unwrap();
@@ -75,7 +75,7 @@ impl World {
         let before = Scan {
             config,
             runner: &mut runner,
-            view: &mut Blind,
+            view: &mut NoView,
             clock,
             facts: &|| vec!["A=b c".into()],
             verify,
@@ -85,7 +85,7 @@ impl World {
             Scan {
                 config,
                 runner: &mut runner,
-                view: &mut Blind,
+                view: &mut NoView,
                 clock,
                 facts: &|| vec!["A=b c".into()],
                 verify,
@@ -103,7 +103,7 @@ impl World {
 }
 
 #[test]
-fn what_has_not_changed_is_not_asked_again() {
+fn unchanged_directories_are_not_scanned_again() {
     let world = World::new("scan-again");
     let (first, asked) = world.scan();
     assert_eq!(asked, ["", "a", "b", "a/one", "a/two", "b/far"]);
@@ -117,7 +117,7 @@ fn what_has_not_changed_is_not_asked_again() {
 }
 
 #[test]
-fn many_directories_are_told_what_they_would_ask_the_system() {
+fn many_directories_get_platform_variables() {
     let world = World::new("scan-told");
     let names: Vec<String> = (10..26).map(|number| format!("p{number}")).collect();
     world.says("a", &format!("{}\nMakefile ../mk/all.mk\n", names.join(" ")));
@@ -133,7 +133,7 @@ fn many_directories_are_told_what_they_would_ask_the_system() {
 }
 
 #[test]
-fn only_what_has_changed_is_asked_again() {
+fn only_changed_directories_are_scanned_again() {
     let world = World::new("scan-changed");
     world.scan().0.unwrap();
     world.write("a/one/Makefile", "new");
@@ -145,14 +145,14 @@ fn only_what_has_changed_is_asked_again() {
     world.package("a/new", "new-1", "");
     world.write("a/new/Makefile", "new");
     assert_eq!(world.asked(), ["a", "a/new"]);
-    // What takes long, or is needed by others, goes first.
+    // Slow and often used directories run first.
     world.write("mk/all.mk", "new");
     assert_eq!(world.asked()[..2], ["a", "b"]);
     assert!(world.asked().is_empty());
 }
 
 #[test]
-fn reuse_can_be_switched_off() {
+fn reuse_can_be_turned_off() {
     let mut world = World::new("scan-off");
     world.scan().0.unwrap();
     world.config.reuse_scan_results = false;
@@ -160,7 +160,7 @@ fn reuse_can_be_switched_off() {
 }
 
 #[test]
-fn a_directory_that_fails_is_told_and_asked_again() {
+fn failed_directory_is_reported_and_scanned_again() {
     let world = World::new("scan-fails");
     world.says.borrow_mut().insert("a/one".into(), Effect::ends(2, b"no rule\n"));
     world.says("b/far", "garbage\n");
@@ -176,7 +176,7 @@ fn a_directory_that_fails_is_told_and_asked_again() {
 }
 
 #[test]
-fn a_limited_scan_goes_on_until_nothing_is_missing() {
+fn limited_scan_includes_dependencies() {
     let mut world = World::new("scan-limited");
     world.package("b/far", "far-2", "deep>=1:../../c/deep");
     world.package("c/deep", "deep-1", "none>=1:../../c/none");
@@ -195,14 +195,14 @@ fn a_limited_scan_goes_on_until_nothing_is_missing() {
 }
 
 #[test]
-fn a_sample_is_compared() {
+fn sample_is_compared() {
     let mut world = World::new("scan-verify");
     world.scan().0.unwrap();
     world.verify = 100.0;
     let (report, asked) = world.scan();
     let report = report.unwrap();
     assert_eq!((asked.len(), report.verified, report.reused, report.differing.len()), (3, 3, 3, 0));
-    // Something that nobody looks at.
+    // An unobserved input.
     world.package("a/two", "two-2", "");
     let (report, _) = world.scan();
     let report = report.unwrap();
@@ -211,7 +211,7 @@ fn a_sample_is_compared() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_answered() {
+fn interrupt_keeps_results() {
     let world = World::new("scan-interrupt");
     world.says.borrow_mut().insert("a/two".into(), Effect::Interrupts(2));
     assert_eq!(world.scan().0.unwrap_err(), "interrupted by user");
@@ -220,7 +220,7 @@ fn an_interrupt_keeps_what_was_answered() {
 }
 
 #[test]
-fn a_script_comes_first_and_may_say_no() {
+fn script_runs_first_and_may_fail() {
     let mut world = World::new("scan-script");
     world.config.script_phase_scan = "update-tree".into();
     world.says("script", "");
@@ -231,7 +231,7 @@ fn a_script_comes_first_and_may_say_no() {
 }
 
 #[test]
-fn a_tree_that_says_nothing_is_told() {
+fn failing_tree_is_reported() {
     let world = World::new("scan-tree");
     world.says.borrow_mut().insert(String::new(), Effect::ends(2, b"no such target\n"));
     let told = world.scan().0.unwrap_err();
@@ -239,7 +239,7 @@ fn a_tree_that_says_nothing_is_told() {
 }
 
 #[test]
-fn what_is_known_is_told_without_asking() {
+fn known_results_run_nothing() {
     let mut world = World::new("scan-known");
     let known = |world: &World| {
         std::fs::create_dir_all(&world.config.state).unwrap();
@@ -261,7 +261,7 @@ fn what_is_known_is_told_without_asking() {
 }
 
 #[test]
-fn an_imported_scan_stands_where_nothing_has_changed() {
+fn imported_scan_is_valid_while_inputs_are_unchanged() {
     let (one, other) = (World::new("scan-export"), World::new("scan-import"));
     let records = one.scan().0.unwrap().records;
     std::thread::sleep(Duration::from_nanos(2 * GRAIN_NS.unsigned_abs()));

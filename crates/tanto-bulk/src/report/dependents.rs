@@ -1,10 +1,10 @@
-//! How far a graph reaches: how many packages need each, directly or not. Does not know what a package is.
+//! Counts transitive dependents.
 
-/// So many are counted at once.
+/// Nodes in one pass.
 const AT_ONCE: usize = 512;
 const WORDS: usize = AT_ONCE / 64;
 
-/// For each of so many, how many others need it, directly or not. An edge is one that needs, and what it needs.
+/// Returns the number of direct and indirect dependents of each node. An edge is a dependent and its dependency.
 pub fn dependents(count: usize, edges: &[(u32, u32)]) -> Vec<u32> {
     let needs = Lists::new(count, edges.iter().copied());
     let order = order(count, edges);
@@ -13,7 +13,7 @@ pub fn dependents(count: usize, edges: &[(u32, u32)]) -> Vec<u32> {
     for first in (0..count).step_by(AT_ONCE) {
         reached.iter_mut().for_each(|it| *it = [0; WORDS]);
         for &package in &order {
-            // What it needs comes before it, and has gathered all that is needed there.
+            // Dependencies come first, with their own sets.
             let mut all = [0; WORDS];
             for &needed in needs.of(package) {
                 let needed = needed as usize;
@@ -39,7 +39,7 @@ fn count_bits(words: &[u64; WORDS], counts: &mut [u32]) {
     }
 }
 
-/// All, each after what it needs. Of those that need each other none is among them: no plan has such.
+/// A topological order; nodes in cycles are left out, which plans do not have.
 pub(super) fn order(count: usize, edges: &[(u32, u32)]) -> Vec<u32> {
     let users = Lists::new(count, edges.iter().map(|&(package, needs)| (needs, package)));
     let mut missing = vec![0_u32; count];
@@ -56,14 +56,13 @@ pub(super) fn order(count: usize, edges: &[(u32, u32)]) -> Vec<u32> {
     order
 }
 
-/// A list for each number.
 pub(crate) struct Lists {
     starts: Vec<u32>,
     all: Vec<u32>,
 }
 
 impl Lists {
-    /// From pairs of a number and one of its list. What is not among so many numbers is left out.
+    /// Makes lists from pairs of an index and an element; indices out of range are left out.
     pub(crate) fn new(count: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Lists {
         let pairs = pairs.filter(|&(one, other)| (one as usize) < count && (other as usize) < count);
         let mut starts = vec![0_u32; count + 1];
@@ -92,13 +91,13 @@ mod tests {
     use tanto_testing::Random;
 
     #[test]
-    fn a_diamond_counts_each_once() {
+    fn diamond_counts_each_node_once() {
         assert_eq!(dependents(4, &[(1, 0), (2, 0), (3, 1), (3, 2)]), [3, 1, 1, 0]);
         assert!(dependents(0, &[]).is_empty());
     }
 
     #[test]
-    fn many_are_counted_as_one_by_one() {
+    fn many_nodes_are_counted() {
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let count = 1 + random.below(1200);

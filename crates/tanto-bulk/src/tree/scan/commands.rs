@@ -1,5 +1,4 @@
-//! Commands that are asked of many directories at once, on the run loop. Does not know what they ask, nor what becomes
-//! of the answers.
+//! Runs a command for each of many directories on the run loop.
 
 use tanto_exec::event::View;
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
@@ -11,39 +10,35 @@ use tanto_record::database::journal::Journal;
 
 use super::files::now_ns;
 
-/// One of them.
-pub(super) struct Ask {
-    /// The directory, for views and for whoever takes the answer.
+pub(super) struct ScanCommand {
     pub location: String,
-    /// For the shell.
+    /// The shell command.
     pub line: String,
-    /// What it took last time, in milliseconds.
+    /// The last duration in milliseconds.
     pub wall_ms: u64,
 }
 
-/// An answer.
-pub(super) struct Answer<'a> {
-    pub ask: &'a Ask,
-    /// What it printed, and how it ended; whoever takes it may change that.
+pub(super) struct ScanOutput<'a> {
+    pub ask: &'a ScanCommand,
+    /// Output and exit; the consumer may change them.
     pub completion: &'a mut Completion,
-    /// When it was started, in nanoseconds since 1970.
+    /// Start in nanoseconds since 1970.
     pub began_ns: i64,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub wall_ms: u64,
 }
 
-/// All of them; the first goes first.
-pub(super) struct Asks<'a> {
-    pub asks: &'a [Ask],
-    /// When each was started, in nanoseconds since 1970.
+/// In the order of starting.
+pub(super) struct ScanCommands<'a> {
+    pub asks: &'a [ScanCommand],
+    /// Starts in nanoseconds since 1970.
     pub began_ns: Vec<i64>,
     pub journal: &'a mut Journal,
-    /// Takes an answer; what is to be written down of it.
-    pub take: &'a mut dyn FnMut(Answer<'_>) -> Vec<Change>,
+    /// Consumes an answer; returns changes for the database.
+    pub take: &'a mut dyn FnMut(ScanOutput<'_>) -> Vec<Change>,
 }
 
-/// The schedule of these.
-pub(super) fn schedule(asks: &[Ask]) -> Schedule {
+pub(super) fn schedule(asks: &[ScanCommand]) -> Schedule {
     let mut schedule = Schedule::new();
     for (order, ask) in (0..).zip(asks) {
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
@@ -54,7 +49,7 @@ pub(super) fn schedule(asks: &[Ask]) -> Schedule {
     schedule
 }
 
-impl Frontend for Asks<'_> {
+impl Frontend for ScanCommands<'_> {
     fn start(&mut self, JobId(at): JobId) -> Result<Start, Fatal> {
         let ask = &self.asks[at as usize];
         self.began_ns[at as usize] = now_ns();
@@ -67,16 +62,16 @@ impl Frontend for Asks<'_> {
 
     fn finish_command(&mut self, completion: &mut Completion) -> Result<(), Fatal> {
         if completion.exit.interrupted() {
-            // One of its own processes sent that: it is no wish of the user's.
+            // A process of the command sent the signal, not the user.
             completion.exit = Exit::Code(1);
         }
         let at = completion.job.0 as usize;
         let began_ns = self.began_ns[at];
         let wall_ms = u64::try_from((now_ns() - began_ns) / 1_000_000).unwrap_or(0);
-        let changes = (self.take)(Answer { ask: &self.asks[at], completion, began_ns, wall_ms });
+        let changes = (self.take)(ScanOutput { ask: &self.asks[at], completion, began_ns, wall_ms });
         changes.into_iter().for_each(|change| self.journal.record(change));
         if completion.exit.success() {
-            // It is an answer, and nothing for the user to read.
+            // The output is a result, not shown.
             completion.output.clear();
         }
         Ok(())

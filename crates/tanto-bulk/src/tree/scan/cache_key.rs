@@ -1,9 +1,8 @@
-//! What a directory's answer rests on, as one key: while the key is the same, so is the answer. Does not know what the
-//! answer is.
+//! The key of a directory's result, over everything that it depends on.
 //!
-//! In the key are: every makefile that was read; the names of the makefiles in each of their directories, for those that
-//! were looked for and not there; for a package whose options were asked for, all makefiles in its directory, for those
-//! are read by another `make` that leaves no trace; and what all directories have in common (`base`).
+//! The key covers: every makefile that was read; the names of makefiles in their directories, for lookups that failed;
+//! for packages whose options were asked for, all makefiles of their directories, because another `make` without a
+//! trace reads those; and the common inputs (`base`).
 
 use std::fs;
 use std::path::Path;
@@ -13,43 +12,40 @@ use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 use tanto_sys::fs::file;
 
-use super::files::{FileId, Files, Print, makefiles, stamp};
-use super::sight::Sight;
+use super::files::{FileId, Files, Fingerprint, makefiles, stamp};
+use super::path_view::PathView;
 
-/// What is known of all inputs.
-pub(super) struct Inputs {
+pub(super) struct CacheKeys {
     pub files: Files,
     pkgsrc: Vec<u8>,
-    sight: Sight,
-    base: Print,
-    /// The listing of each file's directory.
+    path_view: PathView,
+    base: Fingerprint,
     parents: HashMap<FileId, FileId, RandomState>,
-    /// When a file was written, or the last makefile of a directory, in nanoseconds since 1970.
+    /// The mtime of a file, or of the newest makefile of a directory, in nanoseconds since 1970.
     written: HashMap<Vec<u8>, Option<i64>, RandomState>,
-    /// The makefiles of directories that were asked for options.
+    /// Makefiles of directories that were asked for options.
     asked: HashMap<Vec<u8>, Vec<FileId>, RandomState>,
 }
 
-impl Inputs {
-    pub fn new(files: Files, pkgsrc: &str, sight: Sight, base: Print) -> Inputs {
+impl CacheKeys {
+    pub fn new(files: Files, pkgsrc: &str, path_view: PathView, base: Fingerprint) -> CacheKeys {
         let (parents, written, asked) = (HashMap::default(), HashMap::default(), HashMap::default());
-        Inputs { files, pkgsrc: pkgsrc.as_bytes().to_vec(), sight, base, parents, written, asked }
+        CacheKeys { files, pkgsrc: pkgsrc.as_bytes().to_vec(), path_view, base, parents, written, asked }
     }
 
-    /// The key of a directory whose makefiles are named in the lines SCAN_DEPENDS of its records.
-    pub fn key(&mut self, location: &str, records: &[u8]) -> Print {
+    /// The key of a directory, from the makefiles in the SCAN_DEPENDS of its records.
+    pub fn key(&mut self, location: &str, records: &[u8]) -> Fingerprint {
         self.made(location, records, i64::MAX).0
     }
 
-    /// The same, of an answer that was asked for at this time, in nanoseconds since 1970. None where something was
-    /// changed while it was made: nobody knows what was read then.
-    pub fn key_since(&mut self, location: &str, records: &[u8], began_ns: i64) -> Option<Print> {
+    /// The key of a result that was obtained at this time, in nanoseconds since 1970. `None` if an input changed
+    /// meanwhile.
+    pub fn key_since(&mut self, location: &str, records: &[u8], began_ns: i64) -> Option<Fingerprint> {
         let (key, settled) = self.made(location, records, began_ns);
         settled.then_some(key)
     }
 
-    /// Whether all that these records name was there at this time, and has not been written since; nor has any makefile
-    /// beside it. For answers that others have asked for; it is pbulk's rule, which knows no more than that.
+    /// Whether all inputs of these records exist and are older than a time: pbulk's rule, for imported results.
     pub fn is_older(&mut self, location: &str, records: &[u8], than_ns: i64) -> bool {
         let plain = self.is_plain(location);
         scan_depends(records).all(|word| {
@@ -65,7 +61,7 @@ impl Inputs {
         })
     }
 
-    fn made(&mut self, location: &str, records: &[u8], began_ns: i64) -> (Print, bool) {
+    fn made(&mut self, location: &str, records: &[u8], began_ns: i64) -> (Fingerprint, bool) {
         let ids = self.all(location, records);
         let mut hash = Sha256::new().chain_update(self.base).chain_update(location);
         let mut settled = true;
@@ -77,7 +73,6 @@ impl Inputs {
         (hash.finalize().into(), settled)
     }
 
-    /// Each once, in the order in which records name them.
     fn all(&mut self, location: &str, records: &[u8]) -> Vec<FileId> {
         let plain = self.is_plain(location);
         let mut ids = Ids::default();
@@ -105,17 +100,17 @@ impl Inputs {
         })
     }
 
-    /// Where a makefile is that `make` names so in this directory; none if the bootstrap kit has it, which counts as a whole.
+    /// Resolves a makefile name; `None` for files of the bootstrap kit, which counts as a whole.
     fn path(&self, location: &str, plain: bool, word: &[u8]) -> Option<Vec<u8>> {
         match word {
-            [b'/', ..] => self.sight.real_bytes(word),
-            // What many packages read has one name then.
+            [b'/', ..] => self.path_view.real_bytes(word),
+            // Normalizes the names of shared makefiles.
             [b'.', b'.', b'/', b'.', b'.', b'/', rest @ ..] if plain => Some([&self.pkgsrc[..], b"/", rest].concat()),
             _ => Some([&self.pkgsrc[..], b"/", location.as_bytes(), b"/", word].concat()),
         }
     }
 
-    /// `../..` is the tree: no links lead there.
+    /// `../..` is the tree: there are no links.
     fn is_plain(&self, location: &str) -> bool {
         let Some((category, _)) = location.split_once('/') else { return false };
         let tree = Path::new(file::path(&self.pkgsrc));
@@ -124,7 +119,7 @@ impl Inputs {
     }
 }
 
-/// A set that remembers its order.
+/// An insertion-ordered set.
 #[derive(Default)]
 struct Ids {
     order: Vec<FileId>,
@@ -132,7 +127,7 @@ struct Ids {
 }
 
 impl Ids {
-    /// False if it was there.
+    /// Returns false if it was present.
     fn add(&mut self, id: FileId) -> bool {
         let is_new = self.has.insert(id);
         self.order.extend(is_new.then_some(id));
@@ -148,7 +143,7 @@ fn parent(path: &[u8]) -> &[u8] {
     &path[..memchr::memrchr(b'/', path).unwrap_or(0)]
 }
 
-/// The words of all lines SCAN_DEPENDS.
+/// The words of SCAN_DEPENDS lines.
 fn scan_depends(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = records.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"SCAN_DEPENDS="));
     lines.flat_map(|line| line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()))
@@ -172,16 +167,16 @@ mod tests {
         place
     }
 
-    fn inputs(place: &Scratch, base: Print) -> Inputs {
-        Inputs::new(Files::default(), place.text(), Sight::default(), base)
+    fn inputs(place: &Scratch, base: Fingerprint) -> CacheKeys {
+        CacheKeys::new(Files::default(), place.text(), PathView::default(), base)
     }
 
-    fn key(place: &Scratch) -> Print {
+    fn key(place: &Scratch) -> Fingerprint {
         inputs(place, [0; 32]).key("a/p", RECORDS)
     }
 
     #[test]
-    fn whatever_is_read_or_looked_for_is_in_the_key() {
+    fn key_covers_reads_and_lookups() {
         let place = tree("scan-key");
         let mut keys = vec![key(&place)];
         assert_eq!(keys[0], key(&place));
@@ -201,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_while_it_is_read_has_no_key() {
+    fn changing_input_has_no_key() {
         let place = tree("scan-racy");
         let key_since = |began_ns| inputs(&place, [0; 32]).key_since("a/p", RECORDS, began_ns);
         assert_eq!(key_since(now_ns()), None, "all of it is too new");
@@ -215,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_since_or_is_gone_is_not_older() {
+    fn written_or_removed_inputs_are_not_older() {
         let place = tree("scan-older");
         let made_ns = now_ns() + GRAIN_NS;
         let is_older = |than_ns| inputs(&place, [0; 32]).is_older("a/p", RECORDS, than_ns);
@@ -236,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_directory_leads_where_it_leads() {
+    fn linked_directories_are_resolved() {
         let place = tree("scan-link");
         place.write("far/away/p/Makefile", "x");
         place.write("far/mk/all.mk", "the link's own");

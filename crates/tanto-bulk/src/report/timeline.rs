@@ -1,4 +1,4 @@
-//! A picture of a run: a row for each of those that built, a bar for each attempt. Does not know what stands beside it.
+//! Draws a run as SVG: a row for each client, a bar for each attempt.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -7,17 +7,17 @@ use std::fmt::Write;
 use tanto_exec::text::units::duration;
 use tanto_record::database::AttemptRow;
 
-use super::Rows;
+use super::RunRows;
 use tanto_exec::text::html::escape;
 
 const WIDTH: f64 = 1200.0;
 const ROW: usize = 18;
 const GAP: usize = 2;
-/// What would be narrower is not drawn: a page has room for so many bars only.
+/// The narrowest bar.
 const NARROWEST: f64 = 0.05;
 
-/// The picture, as SVG; empty if nothing was built.
-pub(super) fn picture(rows: &Rows) -> String {
+/// Returns the SVG; empty if nothing was built.
+pub(super) fn picture(rows: &RunRows) -> String {
     let mut ended: Vec<(&AttemptRow, i64)> = rows.attempts.iter().filter_map(|it| Some((it, it.ended_ms?))).collect();
     ended.sort_by_key(|&(it, _)| (it.began_ms, it.job));
     let Some(&(first, _)) = ended.first() else { return String::new() };
@@ -60,7 +60,7 @@ fn class(outcome: &str) -> &'static str {
     }
 }
 
-/// Each attempt is in the first row that is free.
+/// Puts each attempt into the first free row.
 #[derive(Default)]
 struct Lanes {
     free: BinaryHeap<Reverse<usize>>,

@@ -1,85 +1,83 @@
-//! How errors look: compilers', linkers', configure scripts', make's, pkgsrc's. Does not know which of several lines
-//! matters.
+//! Error patterns: compilers, linkers, configure scripts, make, pkgsrc.
 
-/// What sort of thing went wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A compiler, an assembler or an interpreter does not take a source file.
+pub enum ErrorKind {
+    /// A compiler, assembler or interpreter rejects a source file.
     Compiler,
-    /// A linker lacks something.
+    /// A linker finds no symbol or library.
     Linker,
-    /// A configure script, CMake or Meson ends.
+    /// A configure script, CMake or Meson fails.
     Configure,
-    /// A file is not what its checksum says.
+    /// A checksum differs.
     Checksum,
-    /// A file is not to be had.
+    /// A download fails.
     Fetch,
-    /// A patch does not fit.
+    /// A patch does not apply.
     Patch,
-    /// pkgsrc's own checks, of the files of a package among them.
+    /// pkgsrc's checks, such as those of installed files.
     Pkgsrc,
-    /// A package cannot be installed, removed or made.
+    /// pkg_add, pkg_delete or pkg_create fails.
     Package,
-    /// make or ninja do not know how to make something.
+    /// make or ninja has no rule.
     Make,
-    /// A file or a program is not there, or not allowed.
+    /// A file or program is missing, or access is denied.
     Missing,
-    /// A script ends with an exception.
+    /// An exception of a script.
     Script,
-    /// A program crashed, or the machine lacks memory or room.
+    /// A crash, or memory or disk is exhausted.
     Crash,
-    /// Nothing looks like an error.
+    /// No pattern matches.
     Unknown,
 }
 
-impl Kind {
-    /// In words.
+impl ErrorKind {
+    /// A description.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Compiler => "compiler",
-            Kind::Linker => "linker",
-            Kind::Configure => "configure",
-            Kind::Checksum => "checksum",
-            Kind::Fetch => "fetch",
-            Kind::Patch => "patch",
-            Kind::Pkgsrc => "pkgsrc",
-            Kind::Package => "package tools",
-            Kind::Make => "make",
-            Kind::Missing => "missing file",
-            Kind::Script => "script",
-            Kind::Crash => "crash",
-            Kind::Unknown => "unknown",
+            ErrorKind::Compiler => "compiler",
+            ErrorKind::Linker => "linker",
+            ErrorKind::Configure => "configure",
+            ErrorKind::Checksum => "checksum",
+            ErrorKind::Fetch => "fetch",
+            ErrorKind::Patch => "patch",
+            ErrorKind::Pkgsrc => "pkgsrc",
+            ErrorKind::Package => "package tools",
+            ErrorKind::Make => "make",
+            ErrorKind::Missing => "missing file",
+            ErrorKind::Script => "script",
+            ErrorKind::Crash => "crash",
+            ErrorKind::Unknown => "unknown",
         }
     }
 }
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sign {
-    /// Somebody tells that a command has failed, whose own words stand before.
+pub(super) enum LineMeaning {
+    /// A report of a failed command, after the command's own output.
     Failure,
-    /// Something is wrong, for certain.
-    Certain(Kind),
-    /// That may be why.
-    Likely(Kind),
-    /// A warning that has the words of an error.
-    Warning(Kind),
+    /// A certain error.
+    Certain(ErrorKind),
+    /// A possible error.
+    Likely(ErrorKind),
+    /// A warning with words of an error.
+    Warning(ErrorKind),
 }
 
-use Kind::{Checksum, Compiler, Configure, Crash, Fetch, Linker, Make, Missing, Package, Patch, Pkgsrc, Script};
-use Sign::{Certain, Failure, Likely};
+use ErrorKind::{Checksum, Compiler, Configure, Crash, Fetch, Linker, Make, Missing, Package, Patch, Pkgsrc, Script};
+use LineMeaning::{Certain, Failure, Likely};
 
-/// What is said, if a line holds these parts in this order. `^` at the beginning of the first and `$` at the end of the
-/// last mean the line's. The first row that fits holds.
-static SIGNS: &[(Option<Sign>, &[&str])] = &[
-    // What only looks like an error.
+/// Patterns: the parts of a line in their order. `^` at the start of the first part and `$` at the end of the last one
+/// anchor to the line. The first match counts.
+static SIGNS: &[(Option<LineMeaning>, &[&str])] = &[
+    // False matches.
     (None, &["rror", "(ignored)"]),
-    // A check that ends the script has no result: the error stands in its line.
+    // A fatal check has its error in place of the result.
     (Some(Certain(Configure)), &["^checking ", "configure: error: "]),
     (None, &["^checking "]),
     (None, &["^pkg_add: Warning: "]),
     (None, &["^ERROR: ***"]),
-    // What is said of a command that had its own words.
+    // Reports of failed commands.
     (Some(Failure), &["make", ": *** [", "] Error "]),
     (Some(Failure), &["make", ": *** [", "] Segmentation fault"]),
     (Some(Failure), &["make", ": *** [", "] Killed"]),
@@ -108,7 +106,7 @@ static SIGNS: &[(Option<Sign>, &[&str])] = &[
     (Some(Certain(Patch)), &["Hunk #", " FAILED"]),
     (Some(Certain(Patch)), &["^ERROR: Patch "]),
     (Some(Certain(Patch)), &["can't find file to patch"]),
-    // Linkers, before the compilers that they speak like.
+    // Linkers, before compilers with similar messages.
     (Some(Certain(Linker)), &["undefined reference to "]),
     (Some(Certain(Linker)), &["cannot find -l"]),
     (Some(Certain(Linker)), &["multiple definition of "]),
@@ -131,7 +129,7 @@ static SIGNS: &[(Option<Sign>, &[&str])] = &[
     (Some(Certain(Package)), &["^pkg_add: "]),
     (Some(Certain(Package)), &["^pkg_create: "]),
     (Some(Certain(Package)), &["^pkg_delete: "]),
-    // Crashes, before the compilers that report them.
+    // Crashes, before compilers that report them.
     (Some(Certain(Crash)), &["internal compiler error"]),
     (Some(Certain(Crash)), &["No space left on device"]),
     (Some(Certain(Crash)), &["Cannot allocate memory"]),
@@ -143,7 +141,7 @@ static SIGNS: &[(Option<Sign>, &[&str])] = &[
     (Some(Certain(Crash)), &["^Killed$"]),
     (Some(Certain(Crash)), &["ssertion ", "failed"]),
     (Some(Certain(Crash)), &["panicked at "]),
-    // make and ninja about what they read.
+    // make and ninja, about their files.
     (Some(Certain(Make)), &["make", ": *** "]),
     (Some(Certain(Make)), &["don't know how to make "]),
     (Some(Certain(Make)), &["make: \"", "\" line "]),
@@ -178,8 +176,8 @@ static SIGNS: &[(Option<Sign>, &[&str])] = &[
     (Some(Likely(Missing)), &[" not found"]),
 ];
 
-/// What this line says; nothing if it tells of no error.
-pub(super) fn sign(line: &[u8]) -> Option<Sign> {
+/// Matches a line; `None` without an error.
+pub(super) fn sign(line: &[u8]) -> Option<LineMeaning> {
     if is_exception(line) {
         return Some(Certain(Script));
     }
@@ -188,19 +186,19 @@ pub(super) fn sign(line: &[u8]) -> Option<Sign> {
     }
     let sign = SIGNS.iter().find(|(_, parts)| has(line, parts)).and_then(|&(sign, _)| sign)?;
     Some(match sign {
-        Certain(kind) | Likely(kind) if is_warning(line) => Sign::Warning(kind),
+        Certain(kind) | Likely(kind) if is_warning(line) => LineMeaning::Warning(kind),
         sign => sign,
     })
 }
 
-/// Is the line marked as a warning, and not as an error before that?
+/// Whether the line is marked as a warning before any error.
 fn is_warning(line: &[u8]) -> bool {
     let marks = ["warning: ", "Warning: ", "WARNING: ", "CMake Warning"];
     let first = marks.iter().filter_map(|mark| memchr::memmem::find(line, mark.as_bytes())).min();
     first.is_some_and(|at| memchr::memmem::find(&line[..at], b"rror: ").is_none())
 }
 
-/// Are these parts in the line, in this order?
+/// Whether the parts are in the line in this order.
 fn has(line: &[u8], parts: &[&str]) -> bool {
     let mut at = 0;
     parts.iter().enumerate().all(|(number, part)| {
@@ -215,7 +213,7 @@ fn has(line: &[u8], parts: &[&str]) -> bool {
     })
 }
 
-/// The end of a part at the beginning of the line, which may have to be the whole line.
+/// The end of a part at the start of the line, or of the whole line.
 fn head(line: &[u8], part: &str) -> Option<usize> {
     match part.strip_suffix('$') {
         Some(whole) => (line == whole.as_bytes()).then_some(line.len()),
@@ -223,7 +221,7 @@ fn head(line: &[u8], part: &str) -> Option<usize> {
     }
 }
 
-/// Python's and others': `package.SomeError: why`.
+/// Exceptions of Python and others: `package.SomeError: why`.
 fn is_exception(line: &[u8]) -> bool {
     let Some(at) = memchr::memmem::find(line, b"Error: ") else { return false };
     let name = &line[..at];
@@ -231,7 +229,7 @@ fn is_exception(line: &[u8]) -> bool {
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(byte))
 }
 
-/// Go's compiler says `dir/file.go:12:3: why`, and no word such as error.
+/// Errors of Go's compiler: `dir/file.go:12:3: why`, without a word such as error.
 fn is_go(line: &[u8]) -> bool {
     let Some(at) = memchr::memmem::find(line, b".go:") else { return false };
     let mut numbers = line[at + 4..].splitn(3, |&byte| byte == b':');
