@@ -67,7 +67,7 @@ def complaints(place):
     wrong.mkdir()
     for content, told in (
         ({}, "there is neither pscan nor presolve in wrong"),
-        ({"pscan": "garbage\n"}, "wrong/pscan:1: a record begins with PKGNAME="),
+        ({"pscan": "garbage\n"}, "wrong/pscan:1: expected PKGNAME="),
         ({"presolve": "PKGNAME=one-1\nPKG_LOCATION=a/one\n", "success": "two-1\n"}, "success:1: there is no package 'two-1'"),
         ({"pscan": "PKGNAME=one-1\nPKG_LOCATION=../one\n"}, "../one is no directory"),
     ):

@@ -81,7 +81,7 @@ def bad_user(tanto, directory, sandbox):
     plain = toml.read_text()
     for user, cause, mend in (
         ("pbulk-nobody", "there is no such user in /etc/passwd", "useradd -m -s /bin/sh pbulk-nobody"),
-        ("daemon", "nothing can be run with the user's shell /usr/sbin/nologin", "usermod -s /bin/sh daemon"),
+        ("daemon", "the user's shell /usr/sbin/nologin runs no commands", "usermod -s /bin/sh daemon"),
     ):
         toml.write_text(plain.replace('unprivileged_user = ""', f'unprivileged_user = "{user}"'))
         told = place.error("build")
