@@ -210,7 +210,7 @@ def nothing_there(tree):
     """A scan that cannot start reports why, and leaves nothing."""
     tree.configure(pkgsrc='"none"', client_prepare_chroot='"exit 3"')
     told = tree.run("scan")
-    assert told.returncode == 1 and f"there is no package tree in {tree.directory}/none: 'pkgsrc' in " in told.stderr, told
+    assert told.returncode == 1 and f"there is no package tree in {tree.directory}/none: set 'pkgsrc' in " in told.stderr, told
     tree.configure(pkgsrc='"tree"')
     tree.touch("devel/libone/Makefile")
     told = tree.run("scan")
