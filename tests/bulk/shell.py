@@ -102,8 +102,8 @@ def commands(tanto, directory, settings, user):
         assert out == "" and "is done: its sandbox is made as for its build" in err, (out, err)
         assert "set keep_wrkdir = true to keep it" in err, err
     assert place.state("broken-1")[0] == "failed", "a build knows nothing of it"
-    assert "there is no package 'none'" in place.error("shell", "none") and "which package?" in place.error("shell")
-    assert "unexpected 'c'" in place.error("shell", "a", "b", "c")
+    assert "there is no package 'none'" in place.error("shell", "none") and "arguments were not provided: <PACKAGE>" in place.error("shell")
+    assert "unexpected argument 'c'" in place.error("shell", "a", "b", "c")
 
 
 class Terminal:

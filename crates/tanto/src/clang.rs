@@ -5,9 +5,9 @@ use std::ffi::{OsStr, OsString};
 use clap::{Args, Subcommand, ValueHint};
 use tanto_exec::runner::clang::{self, Held, Without};
 
-use crate::flags::stop::Stop;
 use crate::ninja::clang_worker::{self, CHECKPOINT_DIR};
-use crate::settings::Surroundings;
+use crate::output::CommandOutput;
+use crate::settings::EnvVars;
 
 /// Show or stop the compiles that are kept between builds
 ///
@@ -31,8 +31,8 @@ enum ClangCommand {
     Stop,
 }
 
-pub fn run(args: &ClangArgs) -> Stop {
-    let state = Surroundings::of_process().state(args.dir.as_deref().map(OsStr::as_encoded_bytes));
+pub fn run(args: &ClangArgs) -> CommandOutput {
+    let state = EnvVars::of_process().state(args.dir.as_deref().map(OsStr::as_encoded_bytes));
     let answer = match args.command {
         ClangCommand::Status => clang_worker::checkpoint_usage(&state).map(status),
         ClangCommand::Stop => {
@@ -40,7 +40,7 @@ pub fn run(args: &ClangArgs) -> Stop {
             (stopped > 0).then(Vec::new)
         }
     };
-    Stop::printed(answer.unwrap_or_else(|| b"no checkpoints are kept here\n".into()), 0)
+    CommandOutput::printed(answer.unwrap_or_else(|| b"no checkpoints are kept here\n".into()), 0)
 }
 
 fn status(held: Held) -> Vec<u8> {

@@ -3,6 +3,7 @@
 mod bench;
 pub mod build;
 pub mod bulk;
+mod generate;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,10 +11,10 @@ use std::os::unix::ffi::OsStringExt;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::flags::door::Door;
-use crate::flags::stop::Stop;
-use crate::settings::Surroundings;
-use crate::{clang, doctor, generate, report, run, simulate};
+use crate::invocation::Invocation;
+use crate::output::CommandOutput;
+use crate::settings::EnvVars;
+use crate::{clang, doctor, report, run, simulate};
 
 /// A build engine for the many-core era: a drop-in ninja, and more
 #[derive(Parser, Debug)]
@@ -67,22 +68,21 @@ pub fn declaration() -> clap::Command {
     CommandLine::command()
 }
 
-/// Returns the help text of a command, with all details if `long`.
-pub fn help(name: &str, long: bool) -> String {
-    let flag = if long { "--help" } else { "-h" };
+/// Returns the help text of a command whose options ask for it. `-h` gives the short one.
+pub fn help(name: &str, args: &[Vec<u8>]) -> String {
+    let flag = if args.iter().any(|arg| arg.starts_with(b"--h")) { "--help" } else { "-h" };
     let shown = declaration().try_get_matches_from(["tanto", name, flag]);
     shown.map_or_else(|help| help.render().to_string(), |_| String::new())
 }
 
-/// `--help`, however abbreviated, asks for more than `-h`.
-pub fn wants_long_help(args: &[Vec<u8>]) -> bool {
-    args.iter().any(|arg| arg.starts_with(b"--h"))
-}
-
 /// Runs the command line that follows the program's name.
-pub fn dispatch(args: &[Vec<u8>]) -> Stop {
+pub fn dispatch(args: &[Vec<u8>]) -> CommandOutput {
     match args {
-        [name, rest @ ..] if name == b"doctor" => return doctor::run(rest, &Surroundings::of_process()),
+        [name, rest @ ..] if name == b"doctor" => {
+            let done = doctor::run(rest, &EnvVars::of_process());
+            return done
+                .unwrap_or_else(|error| error.output(Invocation::Tanto, b"tanto doctor", || help("doctor", rest)));
+        }
         [bulk, name, rest @ ..] if bulk == b"bulk" && !matches!(rest, [flag] if flag == b"-h" || flag == b"--help") => {
             if let Some(stop) = bulk::run_internal(name, rest) {
                 return stop;
@@ -99,10 +99,10 @@ pub fn dispatch(args: &[Vec<u8>]) -> Stop {
     }
 }
 
-fn execute(command: Command) -> Stop {
+fn execute(command: Command) -> CommandOutput {
     match command {
         // Not parsed by clap.
-        Command::Build(_) | Command::Doctor(_) => Stop::default(),
+        Command::Build(_) | Command::Doctor(_) => CommandOutput::default(),
         Command::Bench(command) => bench::run(command),
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
@@ -114,7 +114,7 @@ fn execute(command: Command) -> Stop {
 }
 
 /// The help text or the error message of clap, in the form of Tanto's messages.
-fn stopped(error: &clap::Error, args: &[Vec<u8>]) -> Stop {
+fn stopped(error: &clap::Error, args: &[Vec<u8>]) -> CommandOutput {
     let code = match args {
         // Exits like `timeout` and `env`, which leave small codes to their command.
         [name, ..] if name == b"run" => run::OWN_FAILURE,
@@ -124,11 +124,13 @@ fn stopped(error: &clap::Error, args: &[Vec<u8>]) -> Stop {
     };
     let text = error.render().to_string();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::printed(text, 0),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Stop { out: Vec::new(), err: text.into(), code },
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => CommandOutput::printed(text, 0),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            CommandOutput { out: Vec::new(), err: text.into(), code }
+        }
         _ => {
             let text = format!("{}\nTry '{} --help'.", message(error, &text), called(args));
-            Stop { code, ..Stop::failed(Door::Tanto, "error", text.as_bytes()) }
+            CommandOutput { code, ..CommandOutput::failed(Invocation::Tanto, "error", text.as_bytes()) }
         }
     }
 }
@@ -188,7 +190,7 @@ pub mod tests {
         T::from_arg_matches(&command.try_get_matches_from(line.split_whitespace())?)
     }
 
-    fn tanto(line: &str) -> Stop {
+    fn tanto(line: &str) -> CommandOutput {
         dispatch(&line.split_whitespace().map(Vec::from).collect::<Vec<_>>())
     }
 

@@ -1,4 +1,4 @@
-//! The program: its doors, its settings and its wiring. Everything else it asks the other crates.
+//! The program `tanto`, which is also a `ninja`: command line, settings, wiring.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -6,10 +6,9 @@ mod bulk;
 mod clang;
 mod command_line;
 mod doctor;
-mod flags;
-mod generate;
-mod help;
+mod invocation;
 mod ninja;
+mod output;
 mod report;
 mod run;
 mod settings;
@@ -18,8 +17,8 @@ mod simulate;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use crate::flags::door::Door;
-use crate::settings::Surroundings;
+use crate::invocation::Invocation;
+use crate::settings::EnvVars;
 
 #[cfg(not(test))]
 tanto_sys::entry_point!(run);
@@ -29,23 +28,23 @@ fn run() -> i32 {
     let mut args = std::env::args_os().map(OsString::into_vec);
     let program = args.next().unwrap_or_default();
     let args: Vec<Vec<u8>> = args.collect();
-    match Door::of(&program) {
-        Door::Ninja => build(Door::Ninja, &program, &args),
-        Door::Tanto => command(&args),
+    match Invocation::of(&program) {
+        Invocation::Ninja => build(Invocation::Ninja, &program, &args),
+        Invocation::Tanto => command(&args),
     }
 }
 
 fn command(args: &[Vec<u8>]) -> i32 {
     match args.split_first() {
-        Some((name, rest)) if name == b"build" => build(Door::Tanto, b"tanto build", rest),
+        Some((name, rest)) if name == b"build" => build(Invocation::Tanto, b"tanto build", rest),
         _ => command_line::dispatch(args).exit(),
     }
 }
 
-fn build(door: Door, program: &[u8], args: &[Vec<u8>]) -> i32 {
-    let mut warn = |text: &[u8]| eprintln!("{}: warning: {}", door.name(), String::from_utf8_lossy(text));
-    match flags::options(door, program, args, &Surroundings::of_process(), &mut warn) {
+fn build(invocation: Invocation, program: &[u8], args: &[Vec<u8>]) -> i32 {
+    let mut warn = |text: &[u8]| eprintln!("{}: warning: {}", invocation.name(), String::from_utf8_lossy(text));
+    match settings::options(invocation, args, &EnvVars::of_process(), &mut warn) {
         Ok(options) => ninja::run(&options),
-        Err(stop) => stop.exit(),
+        Err(error) => error.output(invocation, program, || command_line::help("build", args)).exit(),
     }
 }

@@ -37,13 +37,13 @@ use tanto_record::history::History;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
-use crate::flags::Options;
-use crate::flags::door::Door;
+use crate::invocation::Invocation;
 use crate::ninja::build_dir_lock::BuildDirLock;
 use crate::ninja::logs::Logs;
 use crate::ninja::recording::Views;
 use crate::ninja::snapshot::SnapshotChecks;
 use crate::ninja::stats::Stats;
+use crate::settings::Options;
 
 /// The limit on rebuilds of the manifest.
 const MAX_ROUNDS: usize = 100;
@@ -54,7 +54,7 @@ struct ExitCode(i32);
 type RunResult<T> = Result<T, ExitCode>;
 
 /// The state of a run, across all rounds.
-pub struct Invocation<'o> {
+pub struct BuildRun<'o> {
     options: &'o Options,
     view: Views,
     /// Writes records in the background.
@@ -83,29 +83,29 @@ enum Round {
 
 /// Returns the exit code.
 pub fn run(options: &Options) -> i32 {
-    let mut invocation = match Invocation::new(options) {
-        Ok(invocation) => invocation,
+    let mut build_run = match BuildRun::new(options) {
+        Ok(build_run) => build_run,
         Err(code) => return code,
     };
-    match invocation.enter_directory() {
-        Ok(()) if options.watch => watch::run(options, invocation),
-        Ok(()) => invocation.run_rounds().map_or_else(|ExitCode(code)| code, |()| 0),
+    match build_run.enter_directory() {
+        Ok(()) if options.watch => watch::run(options, build_run),
+        Ok(()) => build_run.run_rounds().map_or_else(|ExitCode(code)| code, |()| 0),
         Err(ExitCode(code)) => code,
     }
 }
 
-impl<'o> Invocation<'o> {
+impl<'o> BuildRun<'o> {
     /// The error is an exit code, after a message was printed.
-    fn new(options: &'o Options) -> Result<Invocation<'o>, i32> {
+    fn new(options: &'o Options) -> Result<BuildRun<'o>, i32> {
         let writer = Rc::default();
         let view = match view::create(options) {
             Ok(display) => Views::new(display, options, &writer),
             Err(text) => {
-                view::fatal(options.door, &text);
+                view::fatal(options.invocation, &text);
                 return Err(1);
             }
         };
-        Ok(Invocation {
+        Ok(BuildRun {
             options,
             view,
             writer,
@@ -122,7 +122,7 @@ impl<'o> Invocation<'o> {
     }
 }
 
-impl Invocation<'_> {
+impl BuildRun<'_> {
     fn run_rounds(&mut self) -> RunResult<()> {
         self.state = self.state_of(b"");
         let mut rounds = 0;
@@ -142,9 +142,9 @@ impl Invocation<'_> {
     /// Tanto's own state for this build directory (empty: the current directory). Under the name `ninja`, it is outside
     /// the tree.
     fn state_of(&self, dir: &[u8]) -> StateDirs {
-        let written = match self.options.door {
-            Door::Ninja => StateLocation::Cache,
-            Door::Tanto => StateLocation::Tree,
+        let written = match self.options.invocation {
+            Invocation::Ninja => StateLocation::Cache,
+            Invocation::Tanto => StateLocation::Tree,
         };
         StateDirs::of(Path::new(OsStr::from_bytes(dir)), self.options.cache.as_deref(), written)
     }
@@ -288,7 +288,7 @@ impl Invocation<'_> {
     /// Prints `ninja: fatal: TEXT`.
     fn fatal(&mut self, text: &[u8]) -> ExitCode {
         if !self.checks.found_damage() {
-            view::fatal(self.options.door, text);
+            view::fatal(self.options.invocation, text);
         }
         ExitCode(1)
     }

@@ -19,18 +19,18 @@ use tanto_record::views::{
     trace,
 };
 
-use crate::flags::door::Door;
-use crate::flags::stop::Stop;
-use crate::settings::Surroundings;
+use crate::invocation::Invocation;
+use crate::output::CommandOutput;
+use crate::settings::EnvVars;
 
-/// So many sessions are listed: to say something of each, its file has to be read.
-const LISTED: usize = 30;
+/// Number of sessions listed. The file of each has to be read.
+const MAX_LISTED: usize = 30;
 
-/// The number of programs whose cost to start is measured, the most used first.
-const MEASURED: usize = 8;
+/// Number of programs whose startup cost is measured, the most used first.
+const MAX_MEASURED: usize = 8;
 
-/// In so many earlier sessions another one like it is looked for.
-const LOOKED_BACK: usize = 20;
+/// Number of earlier sessions that are searched for a comparable one.
+const MAX_SEARCHED: usize = 20;
 
 /// Report what happened in a build and where its time went
 ///
@@ -91,30 +91,30 @@ struct TimingsArgs {
     json: bool,
 }
 
-/// What is printed, and what beside it.
-struct Answer {
+/// Text for standard output and standard error.
+struct ReportText {
     out: Vec<u8>,
     err: Vec<u8>,
 }
 
-impl From<Vec<u8>> for Answer {
-    fn from(out: Vec<u8>) -> Answer {
-        Answer { out, err: Vec::new() }
+impl From<Vec<u8>> for ReportText {
+    fn from(out: Vec<u8>) -> ReportText {
+        ReportText { out, err: Vec::new() }
     }
 }
 
-pub fn run(args: &ReportArgs) -> Stop {
+pub fn run(args: &ReportArgs) -> CommandOutput {
     match answer(args) {
-        Ok(Answer { out, err }) => Stop { out, err, code: 0 },
-        Err(why) => Stop::failed(Door::Tanto, "error", &why),
+        Ok(ReportText { out, err }) => CommandOutput { out, err, code: 0 },
+        Err(why) => CommandOutput::failed(Invocation::Tanto, "error", &why),
     }
 }
 
-fn answer(args: &ReportArgs) -> Result<Answer, Vec<u8>> {
+fn answer(args: &ReportArgs) -> Result<ReportText, Vec<u8>> {
     let dir = args.dir.as_deref().unwrap_or(OsStr::new("."));
-    let all = Sessions::new(&Surroundings::of_process().state(Some(dir.as_bytes())));
+    let all = Sessions::new(&EnvVars::of_process().state(Some(dir.as_bytes())));
     let answer = match &args.command {
-        ReportCommand::Output { file } => return of_commands(&all, file.as_deref().map(OsStr::as_bytes)),
+        ReportCommand::Output { file } => return command_output(&all, file.as_deref().map(OsStr::as_bytes)),
         ReportCommand::Sessions => listed(&all),
         ReportCommand::Rebuilds(session) => rebuilds::text(&find(&all, session)?.1),
         ReportCommand::Trace(session) => trace::json(&find(&all, session)?.1),
@@ -134,21 +134,22 @@ fn find(all: &Sessions, asked: &SessionArg) -> Result<(String, Session), Vec<u8>
     Ok((name, session))
 }
 
-/// The output of one command, with a line about it beside, or of all commands of the last build.
-fn of_commands(all: &Sessions, file: Option<&[u8]>) -> Result<Answer, Vec<u8>> {
+/// The output of one command, with a line about it on standard error; without a file, of all commands of the last
+/// build.
+fn command_output(all: &Sessions, file: Option<&[u8]>) -> Result<ReportText, Vec<u8>> {
     let color = std::io::stdout().is_terminal();
     let Some(file) = file else {
         let name = session_name(all, b"1")?;
         return Ok(output::all(&read(all, &name)?, &|place| all.read_output(&name, place), color).into());
     };
     let path = canonical(file);
-    // One that cannot be read keeps no other from being read.
+    // Unreadable sessions are skipped.
     for name in all.list().into_iter().rev().map(|entry| entry.name).filter(|name| all.may_contain_output(name, &path))
     {
         let Ok(session) = read(all, &name) else { continue };
         if let Some(job) = output::of(&session, &path) {
             let out = output::printed(job, &|place| all.read_output(&name, place), color);
-            return Ok(Answer { out, err: [name.as_bytes(), b": ", &output::head(job)].concat() });
+            return Ok(ReportText { out, err: [name.as_bytes(), b": ", &output::head(job)].concat() });
         }
     }
     Err([b"no session has a command that made '", &path[..], b"': 'tanto report sessions' lists what is kept"].concat())
@@ -159,7 +160,7 @@ fn listed(all: &Sessions) -> Vec<u8> {
     if entries.is_empty() {
         return b"no sessions yet: builds that run commands are recorded\n".into();
     }
-    let older = entries.len().saturating_sub(LISTED);
+    let older = entries.len().saturating_sub(MAX_LISTED);
     let read: Vec<_> = entries[older..].iter().map(|entry| (&entry.name[..], read(all, &entry.name).ok())).collect();
     let mut text = sessions::list(read.iter().map(|(name, session)| (*name, session.as_ref())));
     if older > 0 {
@@ -176,10 +177,10 @@ fn timings(all: &Sessions, asked: &TimingsArgs) -> Result<Vec<u8>, Vec<u8>> {
     let (name, session) = find(all, &asked.session)?;
     let earlier = match &asked.against {
         Some(other) => Some(session_name(all, other.as_bytes()).and_then(|other| Ok((read(all, &other)?, other)))?),
-        None => alike(all, &name, &session),
+        None => comparable(all, &name, &session),
     };
     let earlier = earlier.as_ref().map(|(session, name)| (&name[..], session));
-    let timings = Timings::new(&name, &session, earlier).with_starts(starts(&session));
+    let timings = Timings::new(&name, &session, earlier).with_starts(program_starts(&session));
     let Some(file) = &asked.html else {
         return Ok(if asked.json { timings.json() } else { timings.text() });
     };
@@ -189,8 +190,8 @@ fn timings(all: &Sessions, asked: &TimingsArgs) -> Result<Vec<u8>, Vec<u8>> {
     Ok([b"wrote ", file_name, b"\n"].concat())
 }
 
-/// The programs that the commands of a session started, as far as their cost can be measured.
-fn starts(session: &Session) -> Vec<ProgramStarts> {
+/// The programs that the commands of a session started, with their startup costs.
+fn program_starts(session: &Session) -> Vec<ProgramStarts> {
     let dir = Path::new(OsStr::from_bytes(&session.head.dir));
     let mut startup = Startup::in_own_environment();
     let mut counts: HashMap<PathBuf, (u64, u64)> = HashMap::new();
@@ -205,13 +206,13 @@ fn starts(session: &Session) -> Vec<ProgramStarts> {
         let each_us = startup.cost_us(&program)?;
         Some(ProgramStarts { program: program.into_os_string().into_vec(), started, avoided, each_us })
     };
-    counts.into_iter().take(MEASURED).filter_map(of).collect()
+    counts.into_iter().take(MAX_MEASURED).filter_map(of).collect()
 }
 
-/// The last earlier session of much the same commands.
-fn alike(all: &Sessions, name: &str, session: &Session) -> Option<(Session, String)> {
+/// The last earlier session with mostly the same commands.
+fn comparable(all: &Sessions, name: &str, session: &Session) -> Option<(Session, String)> {
     let earlier = all.list().into_iter().rev().map(|entry| entry.name).skip_while(|other| other != name).skip(1);
-    earlier.take(LOOKED_BACK).find_map(|other| {
+    earlier.take(MAX_SEARCHED).find_map(|other| {
         let read = read(all, &other).ok().filter(|other| is_comparable(session, other))?;
         Some((read, other))
     })
@@ -230,7 +231,7 @@ mod tests {
 {"event":"build_finished","at_ms":1000}
 "#;
 
-    fn ask(place: &Scratch, args: &[&str]) -> Stop {
+    fn ask(place: &Scratch, args: &[&str]) -> CommandOutput {
         let mut args: Vec<Vec<u8>> = args.iter().map(|&arg| arg.into()).collect();
         args.splice(0..0, [b"report".to_vec(), b"-C".to_vec(), place.text().into()]);
         command_line::dispatch(&args)
@@ -247,13 +248,13 @@ mod tests {
         place
     }
 
-    fn good(stop: Stop) -> String {
+    fn good(stop: CommandOutput) -> String {
         assert_eq!((stop.code, String::from_utf8_lossy(&stop.err).as_ref()), (0, ""));
         String::from_utf8(stop.out).expect("text")
     }
 
     #[test]
-    fn each_report_is_of_the_last_session_or_of_the_one_that_is_named() {
+    fn reports_take_the_last_or_the_named_session() {
         let place = place("report");
         assert_eq!(good(ask(&place, &["sessions"])).lines().count(), 3);
         for what in ["rebuilds", "trace", "timings"] {
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn starting_programs_is_estimated() {
+    fn startup_costs_of_programs_are_reported() {
         let place = place("report-starts");
         let program = "/usr/bin/env";
         let lines = LINES.replace("make a", program);
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_written_where_it_is_wanted() {
+    fn html_page_is_written() {
         let place = place("report-page");
         let file = place.at("page.html").display().to_string();
         assert_eq!(good(ask(&place, &["timings", "--html", &file])), format!("wrote {file}\n"));
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_answered_is_an_error() {
+    fn invalid_requests_are_errors() {
         let place = place("report-errors");
         place.write(".tanto/sessions/20260101-000003-000-7.jsonl", "x\n");
         let complaint = |args: &[&str]| {

@@ -14,11 +14,12 @@ use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions, Watcher};
 use tanto_exec::runner::clang;
 use tanto_record::views::process_list;
 
-use crate::flags::door::Door;
-use crate::flags::stop::Stop;
-use crate::flags::table::{LEFTOVERS, TIME};
-use crate::run::command::{Ended, Running};
-use crate::settings::layer;
+use crate::invocation::Invocation;
+use crate::output::CommandOutput;
+use crate::run::command::{CommandResult, RunningCommand};
+use crate::settings::declaration::TIME;
+use crate::settings::flags::LEFTOVERS;
+use crate::settings::values;
 
 /// Exit code for failures of Tanto itself, as of `timeout` and `env`.
 pub const OWN_FAILURE: u8 = 125;
@@ -49,58 +50,58 @@ pub struct RunArgs {
 struct TimeLimit(Option<i64>);
 
 fn parse_time(value: &str) -> Result<TimeLimit, String> {
-    layer::time(value.as_bytes()).map(TimeLimit).ok_or_else(|| format!("expected {TIME}"))
+    values::time(value.as_bytes()).map(TimeLimit).ok_or_else(|| format!("expected {TIME}"))
 }
 
-pub fn run(args: &RunArgs) -> Stop {
+pub fn run(args: &RunArgs) -> CommandOutput {
     let limits = ResourceLimits {
         hang_ms: args.hang_timeout.and_then(|TimeLimit(ms)| ms),
         total_ms: args.timeout.and_then(|TimeLimit(ms)| ms),
         ..ResourceLimits::NONE
     };
     let groups = if limits.hang_ms.is_some() { CgroupUse::All } else { CgroupUse::None };
-    let leftovers = layer::leftovers(args.leftovers.as_bytes()).unwrap_or(Leftovers::Report);
+    let leftovers = values::leftovers(args.leftovers.as_bytes()).unwrap_or(Leftovers::Report);
     match watch(&args.command, WatchOptions { limits, leftovers, cgroups: groups }) {
         Ok(stop) => stop,
         Err(error) => failed(&tanto_sys::error::text(&error), OWN_FAILURE),
     }
 }
 
-fn watch(words: &[OsString], options: WatchOptions) -> io::Result<Stop> {
+fn watch(words: &[OsString], options: WatchOptions) -> io::Result<CommandOutput> {
     let watcher = Watcher::new(options, clang::is_checkpoint_daemon)?;
     let name = words[0].as_encoded_bytes();
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
-    let running = match Running::start(command, watcher, options.leftovers) {
+    let running = match RunningCommand::start(command, watcher, options.leftovers) {
         Ok(running) => running,
         Err(error) => return Ok(no_command(name, &error)),
     };
-    Ok(told(name, &running.finish()?))
+    Ok(output(name, &running.finish()?))
 }
 
-/// What shells say, and their exit codes.
-fn no_command(name: &[u8], error: &io::Error) -> Stop {
+/// The message and exit code of a shell for a command that cannot be started.
+fn no_command(name: &[u8], error: &io::Error) -> CommandOutput {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     failed(&[name, b": ", &tanto_sys::error::text(error)].concat(), code)
 }
 
-fn told(name: &[u8], ended: &Ended) -> Stop {
+fn output(name: &[u8], result: &CommandResult) -> CommandOutput {
     let mut err = Vec::new();
-    if let Some(stopped) = ended.report.as_ref().and_then(|findings| findings.termination.as_ref()) {
+    if let Some(stopped) = result.report.as_ref().and_then(|report| report.termination.as_ref()) {
         err.extend(process_list::termination(&[b"tanto: ", name].concat(), stopped));
-        if !ended.last_lines.is_empty() {
+        if !result.last_lines.is_empty() {
             err.extend_from_slice(b"the last lines that it printed were:\n");
-            err.extend_from_slice(&ended.last_lines);
+            err.extend_from_slice(&result.last_lines);
         }
     }
-    err.extend(left(name, ended.report.as_ref(), &ended.left));
-    Stop { out: Vec::new(), err, code: ended.code }
+    err.extend(leftover_list(name, result.report.as_ref(), &result.left));
+    CommandOutput { out: Vec::new(), err, code: result.code }
 }
 
-fn left(name: &[u8], findings: Option<&MonitorReport>, left: &[ProcessInfo]) -> Vec<u8> {
-    let killed = findings.is_some_and(|findings| findings.leftovers_killed && !findings.leftovers.is_empty());
-    let (processes, what) = match findings {
-        Some(findings) if killed => (&findings.leftovers[..], " left processes behind, which were killed:\n"),
+fn leftover_list(name: &[u8], report: Option<&MonitorReport>, left: &[ProcessInfo]) -> Vec<u8> {
+    let killed = report.is_some_and(|report| report.leftovers_killed && !report.leftovers.is_empty());
+    let (processes, what) = match report {
+        Some(report) if killed => (&report.leftovers[..], " left processes behind, which were killed:\n"),
         _ => (left, " left processes behind:\n"),
     };
     if processes.is_empty() {
@@ -109,8 +110,8 @@ fn left(name: &[u8], findings: Option<&MonitorReport>, left: &[ProcessInfo]) -> 
     [b"tanto: ", name, what.as_bytes(), &process_list::tree(processes)].concat()
 }
 
-fn failed(message: &[u8], code: u8) -> Stop {
-    Stop { code, ..Stop::failed(Door::Tanto, "error", message) }
+fn failed(message: &[u8], code: u8) -> CommandOutput {
+    CommandOutput { code, ..CommandOutput::failed(Invocation::Tanto, "error", message) }
 }
 
 #[cfg(test)]

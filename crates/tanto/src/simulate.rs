@@ -12,11 +12,11 @@ use tanto_exec::job::JobId;
 use tanto_exec::schedule::{AdmissionLimits, Order, Schedule};
 use tanto_exec::simulate::{self, SimulatedBuild};
 
-use crate::command_line::build::TARGET;
-use crate::flags::door::Door;
-use crate::flags::number;
-use crate::flags::stop::Stop;
-use crate::settings::layer::{self, Memory};
+use crate::invocation::Invocation;
+use crate::output::CommandOutput;
+use crate::settings::flags::TARGET_HINT;
+use crate::settings::number;
+use crate::settings::values::{self, Memory};
 
 /// Larger numbers of slots are refused.
 const MAX_SLOTS: i64 = 1 << 20;
@@ -46,7 +46,7 @@ pub struct SimulateArgs {
     /// Simulate the commands of a recorded build, named as for `tanto report`
     #[arg(long, value_name = "NAME", conflicts_with = "targets")]
     session: Option<OsString>,
-    #[arg(value_hint = TARGET)]
+    #[arg(value_hint = TARGET_HINT)]
     targets: Vec<OsString>,
 }
 
@@ -76,10 +76,10 @@ struct Build {
     about: String,
 }
 
-pub fn run(args: &SimulateArgs) -> Stop {
+pub fn run(args: &SimulateArgs) -> CommandOutput {
     match load(args) {
-        Ok(build) => Stop::printed(report(&build, args), 0),
-        Err(message) => Stop::failed(Door::Tanto, "error", &message),
+        Ok(build) => CommandOutput::printed(report(&build, args), 0),
+        Err(message) => CommandOutput::failed(Invocation::Tanto, "error", &message),
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn parse_slots(value: &str) -> Result<SlotCounts, &'static str> {
 }
 
 fn parse_memory(value: &str) -> Result<Memory, &'static str> {
-    let memory = layer::memory(value.as_bytes()).filter(|&memory| memory != Memory::Free);
+    let memory = values::memory(value.as_bytes()).filter(|&memory| memory != Memory::Free);
     memory.ok_or("expected 'off' or a size such as 8G")
 }
 

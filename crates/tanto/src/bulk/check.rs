@@ -17,13 +17,13 @@ use tanto_record::database::Database;
 use super::config::read_config;
 use super::failed;
 use crate::command_line::bulk::CheckArgs;
-use crate::flags::stop::Stop;
+use crate::output::CommandOutput;
 
-pub(crate) fn run(args: &CheckArgs) -> Stop {
+pub(crate) fn run(args: &CheckArgs) -> CommandOutput {
     check(args).unwrap_or_else(|error| failed(&error))
 }
 
-fn check(args: &CheckArgs) -> Result<Stop, BulkError> {
+fn check(args: &CheckArgs) -> Result<CommandOutput, BulkError> {
     let config = read_config(&args.config.config)?;
     let (mut plan, store, warnings) = match (args.resolved.as_deref(), state_dir::try_take(&config)?) {
         (None, None) => running_plan(&config)?,
@@ -34,7 +34,7 @@ fn check(args: &CheckArgs) -> Result<Stop, BulkError> {
     let why = predict(&plan)?;
     let findings: Vec<Finding<'_>> = plan.all().map(|it| Finding::new(&plan, it, &why)).collect();
     let out = if args.json { json(&findings) } else { text(&findings) };
-    Ok(Stop { out: out.into_bytes(), err: warnings.into_bytes(), code: 0 })
+    Ok(CommandOutput { out: out.into_bytes(), err: warnings.into_bytes(), code: 0 })
 }
 
 /// A plan as if nothing was built yet, the database, and warnings of the scan.

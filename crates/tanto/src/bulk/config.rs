@@ -7,8 +7,8 @@ use std::path::Path;
 use tanto_bulk::config::{Config, ConfigError, ConfigProblem};
 use tanto_bulk::error::BulkError;
 
-use crate::flags::modes;
 use crate::settings;
+use crate::settings::modes;
 
 /// The default name of the configuration.
 pub(super) const CONFIG: &str = "bulk.toml";

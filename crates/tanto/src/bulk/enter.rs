@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use tanto_bulk::attempt::layers::{self, Order, Trouble};
 use tanto_exec::sandbox::{self, Entry, SandboxDir};
 
-use crate::flags::door::Door;
-use crate::flags::stop::Stop;
+use crate::invocation::Invocation;
+use crate::output::CommandOutput;
 
 /// Runs a command in a sandbox, and exits like it.
-pub(crate) fn run(args: &[Vec<u8>]) -> Stop {
+pub(crate) fn run(args: &[Vec<u8>]) -> CommandOutput {
     let Some(asked) = read(args) else {
-        return Stop::failed(Door::Tanto, "error", b"'tanto bulk enter' is internal");
+        return CommandOutput::failed(Invocation::Tanto, "error", b"'tanto bulk enter' is internal");
     };
     let EnterArgs { place, entry, .. } = &asked;
     let code = match (&asked.action, &asked.needs) {
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &[Vec<u8>]) -> Stop {
         (Action::Leave, _) => sandbox::leave(place),
         (Action::Keep, _) => sandbox::keep(place, entry),
     };
-    Stop { out: Vec::new(), err: Vec::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }
+    CommandOutput { out: Vec::new(), err: Vec::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }
 }
 
 /// Provides dependencies as layers; a command installs those that have none.

@@ -12,15 +12,15 @@ use tanto_sys::fs::file;
 
 use super::failed;
 use crate::command_line::bulk::ResolveArgs;
-use crate::flags::stop::Stop;
+use crate::output::CommandOutput;
 
 /// Resolves scans. Exits with 1 if a dependency is missing, and then writes no output unless `--partial` or `--missing` is
 /// given.
-pub(crate) fn run(args: &ResolveArgs) -> Stop {
+pub(crate) fn run(args: &ResolveArgs) -> CommandOutput {
     resolve_scans(args).unwrap_or_else(|error| failed(&error))
 }
 
-fn resolve_scans(args: &ResolveArgs) -> Result<Stop, BulkError> {
+fn resolve_scans(args: &ResolveArgs) -> Result<CommandOutput, BulkError> {
     let files = args.scans.iter().map(|path| InputFile::open(path)).collect::<Result<Vec<InputFile>, _>>()?;
     let mut records = Vec::new();
     let mut wanted = 0;
@@ -36,7 +36,7 @@ fn resolve_scans(args: &ResolveArgs) -> Result<Stop, BulkError> {
     }
     files.iter().try_for_each(InputFile::check)?;
     let err = describe(&resolution, &records).into_bytes();
-    Ok(Stop { out: Vec::new(), err, code: u8::from(broken && !is_partial) })
+    Ok(CommandOutput { out: Vec::new(), err, code: u8::from(broken && !is_partial) })
 }
 
 fn write(args: &ResolveArgs, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), BulkError> {

@@ -11,13 +11,13 @@ use tanto_sys::fs::file;
 use super::config::read_config;
 use super::{failed, shown};
 use crate::command_line::bulk::ScanArgs;
-use crate::flags::stop::Stop;
+use crate::output::CommandOutput;
 
-pub(crate) fn run(args: &ScanArgs) -> Stop {
+pub(crate) fn run(args: &ScanArgs) -> CommandOutput {
     scan(args).unwrap_or_else(|error| failed(&error))
 }
 
-fn scan(args: &ScanArgs) -> Result<Stop, BulkError> {
+fn scan(args: &ScanArgs) -> Result<CommandOutput, BulkError> {
     let config = read_config(&args.config.config)?;
     let mut state = state_dir::take(&config)?;
     let environment = prepare(&config, &mut state)?;
@@ -27,7 +27,7 @@ fn scan(args: &ScanArgs) -> Result<Stop, BulkError> {
             .map_err(BulkError::io("writing ", path))?;
     }
     let code = u8::from(!report.failed.is_empty() || !report.differing.is_empty());
-    Ok(Stop { out: summary(&report).into_bytes(), err: complaints(&report).into_bytes(), code })
+    Ok(CommandOutput { out: summary(&report).into_bytes(), err: complaints(&report).into_bytes(), code })
 }
 
 fn summary(report: &ScanReport) -> String {

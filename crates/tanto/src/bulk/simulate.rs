@@ -14,11 +14,11 @@ use tanto_sys::machine::cpu;
 
 use super::printed;
 use crate::command_line::bulk::BulkSimulateArgs;
-use crate::flags::stop::Stop;
+use crate::output::CommandOutput;
 use crate::simulate::table;
 use crate::simulate::usual_slots;
 
-pub(crate) fn run(args: &BulkSimulateArgs) -> Stop {
+pub(crate) fn run(args: &BulkSimulateArgs) -> CommandOutput {
     printed(simulate(args))
 }
 

@@ -12,11 +12,11 @@ use tanto_sys::terminal;
 use super::config::read_config;
 use super::printed;
 use crate::command_line::bulk::StatusArgs;
-use crate::flags::stop::Stop;
+use crate::output::CommandOutput;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(args: &StatusArgs) -> Stop {
+pub(crate) fn run(args: &StatusArgs) -> CommandOutput {
     printed(read_config(&args.config.config).and_then(|config| status(&config, args.watch)))
 }
 

@@ -16,10 +16,10 @@ use tanto_bench::stat::{self, StatOptions};
 use tanto_bench::{Error, Outcome};
 use tanto_sys::machine::affinity::CpuMask;
 
-use crate::flags::door::Door;
-use crate::flags::number;
-use crate::flags::stop::Stop;
+use crate::invocation::Invocation;
+use crate::output::CommandOutput;
 use crate::settings;
+use crate::settings::number;
 
 const MAX_RUNS: i64 = 1_000_000;
 const MAX_READ_AHEAD_KIB: i64 = 1 << 20;
@@ -87,7 +87,7 @@ pub struct CompareArgs {
     /// Time limit, such as 5h: start no run that would exceed it
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time_limit)]
     time: Option<Duration>,
-    /// Stop when the interval is at most P % wide to either side
+    /// CommandOutput when the interval is at most P % wide to either side
     #[arg(long, value_name = "P%")]
     until: Option<Percentage>,
     /// Number of uncounted runs of each command before the first counted one
@@ -105,7 +105,7 @@ pub struct CompareArgs {
     /// Repeat the order of the experiment with this seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Stop if this file or directory differs after any run (repeatable)
+    /// CommandOutput if this file or directory differs after any run (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     same: Vec<PathBuf>,
     /// Measure the first command twice, to show the noise of the machine
@@ -195,7 +195,7 @@ pub struct StatArgs {
     directory: PathBuf,
 }
 
-pub fn run(command: BenchCommand) -> Stop {
+pub fn run(command: BenchCommand) -> CommandOutput {
     match command {
         BenchCommand::Compare(args) => finish(compare::run(&args.into()), compare::FAILURE),
         BenchCommand::Jobs(args) => finish(jobs::run(&args.into()), 1),
@@ -208,10 +208,13 @@ pub fn run(command: BenchCommand) -> Stop {
     }
 }
 
-fn finish(outcome: Result<Outcome, Error>, failure: u8) -> Stop {
+fn finish(outcome: Result<Outcome, Error>, failure: u8) -> CommandOutput {
     match outcome {
-        Ok(Outcome { stdout, stderr, code }) => Stop { out: stdout, err: stderr, code },
-        Err(error) => Stop { code: failure, ..Stop::failed(Door::Tanto, "error", error.to_string().as_bytes()) },
+        Ok(Outcome { stdout, stderr, code }) => CommandOutput { out: stdout, err: stderr, code },
+        Err(error) => CommandOutput {
+            code: failure,
+            ..CommandOutput::failed(Invocation::Tanto, "error", error.to_string().as_bytes())
+        },
     }
 }
 

@@ -3,12 +3,10 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use tanto_ninja::tools::TOOLS;
 
-use crate::flags::table::{FLAGS, Flag, Group, Shape};
-use crate::generate::tool_names;
-
-/// Completions offer the targets of the manifest where they find this hint.
-pub const TARGET: ValueHint = ValueHint::Hostname;
+use crate::settings::declaration::FLAGS;
+use crate::settings::flags::{Flag, Group, Shape, TARGET_HINT};
 
 /// All flags and the targets. It has no values, because clap does not parse these commands.
 #[derive(Debug)]
@@ -17,7 +15,7 @@ pub struct BuildArgs;
 impl Args for BuildArgs {
     fn augment_args(command: Command) -> Command {
         let command = FLAGS.iter().enumerate().fold(command, |command, (place, flag)| command.arg(arg(flag, place)));
-        let targets = Arg::new("targets").action(ArgAction::Append).value_name("TARGETS").value_hint(TARGET);
+        let targets = Arg::new("targets").action(ArgAction::Append).value_name("TARGETS").value_hint(TARGET_HINT);
         command.disable_help_flag(true).arg(targets)
     }
 
@@ -64,7 +62,7 @@ fn arg(flag: &Flag, place: usize) -> Arg {
         Shape::Free => arg.value_hint(ValueHint::Other),
         Shape::OneOf(words) => arg.value_parser(PossibleValuesParser::new(words)),
         Shape::Tool => arg.value_parser(PossibleValuesParser::new(tool_names())).hide_possible_values(true),
-        Shape::OptionalTarget => arg.num_args(0..=1).require_equals(true).value_hint(TARGET),
+        Shape::OptionalTarget => arg.num_args(0..=1).require_equals(true).value_hint(TARGET_HINT),
     }
 }
 
@@ -82,4 +80,9 @@ fn heading(group: Group) -> &'static str {
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// The names of the `-t` tools that `-t list` lists.
+fn tool_names() -> Vec<&'static str> {
+    TOOLS.iter().filter(|tool| tool.description.is_some()).map(|tool| tool.name).collect()
 }

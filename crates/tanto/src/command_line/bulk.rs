@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
 
 use crate::bulk;
-use crate::flags::stop::Stop;
+use crate::output::CommandOutput;
 use crate::simulate::{SlotCounts, parse_slots};
 
 #[derive(Subcommand, Debug)]
@@ -80,7 +80,7 @@ pub enum BulkCommand {
     Signer(InternalArgs),
 }
 
-pub fn run(command: BulkCommand) -> Stop {
+pub fn run(command: BulkCommand) -> CommandOutput {
     match command {
         BulkCommand::Init(args) => bulk::init(&args.dir),
         BulkCommand::Scan(args) => bulk::scan(&args),
@@ -107,7 +107,7 @@ pub fn run(command: BulkCommand) -> Stop {
 }
 
 /// Runs a command that Tanto itself starts for each package. `None` if the name is none of them.
-pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<Stop> {
+pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<CommandOutput> {
     match name {
         b"enter" => Some(bulk::enter::run(args)),
         b"fetch" => Some(bulk::fetch(args)),
@@ -117,7 +117,7 @@ pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<Stop> {
     }
 }
 
-fn internal(name: &str, args: InternalArgs) -> Stop {
+fn internal(name: &str, args: InternalArgs) -> CommandOutput {
     let args: Vec<Vec<u8>> = args.args.into_iter().map(OsString::into_vec).collect();
     run_internal(name.as_bytes(), &args).unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use tanto_exec::runner::clang;
 use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::process::Environment;
 
-use crate::settings::layer::{ClangWorker, Kept};
+use crate::settings::values::{ClangWorker, Kept};
 
 /// Environment variable with the path of the worker.
 pub const WORKER_VARIABLE: &str = "TANTO_CLANG_WORKER";
@@ -42,14 +42,6 @@ pub const IDENTITY_CACHE: &str = "clang-worker";
 pub const DEBIAN_PACKAGES: &str =
     "clang-19 lld-19 cmake g++ llvm-19-dev libclang-19-dev liblld-19-dev libpolly-19-dev zlib1g-dev libzstd-dev";
 
-pub fn max_checkpoints(kept: Kept) -> u32 {
-    match kept {
-        // Each takes about 10 to 100 MiB; developers usually switch between a few files.
-        Kept::Auto => 8,
-        Kept::AtMost(most) => most,
-    }
-}
-
 /// Information from the checkpoint daemon of a build directory.
 pub fn checkpoint_usage(state: &StateDirs) -> Option<clang::Held> {
     state.verified_dirs().find_map(|top| clang::held(&top.join(CHECKPOINT_DIR)))
@@ -57,7 +49,7 @@ pub fn checkpoint_usage(state: &StateDirs) -> Option<clang::Held> {
 
 /// The checkpoint options; `None` if checkpoints are off.
 pub fn checkpoints(kept: Kept, doubted: u32, place: PathBuf) -> Option<clang::CheckpointOptions> {
-    let most = max_checkpoints(kept);
+    let most = kept.limit();
     let is_seen = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
     let may_start = is_seen && std::env::var_os("CI").is_none_or(|value| value.is_empty());
     (most > 0).then_some(clang::CheckpointOptions { place, most, may_start, verify_every: doubted })

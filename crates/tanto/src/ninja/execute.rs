@@ -27,12 +27,12 @@ use tanto_record::views::live::Follow;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::signals::TerminationSignals;
 
-use crate::flags::Options;
-use crate::flags::door::Door;
-use crate::flags::low::Followed;
+use crate::invocation::Invocation;
+use crate::settings::Options;
+use crate::settings::parser::Followed;
 
-use super::{ExitCode, Invocation, RunResult, build_dir_lock, clang_worker, job_slots};
-use crate::settings::layer::Memory;
+use super::{BuildRun, ExitCode, RunResult, build_dir_lock, clang_worker, job_slots};
+use crate::settings::values::Memory;
 
 struct Execution<'p> {
     schedule: &'p mut Schedule,
@@ -41,7 +41,7 @@ struct Execution<'p> {
     manifest: bool,
 }
 
-impl Invocation<'_> {
+impl BuildRun<'_> {
     /// Builds the manifest if it is a dirty output. Returns true if it may have changed and must be loaded again.
     pub(super) fn rebuild_manifest(&mut self, frontend: &mut NinjaFrontend<'_, '_>) -> RunResult<bool> {
         let Some(manifest) = self.manifest_node(frontend.scan.graph) else { return Ok(false) };
@@ -161,9 +161,9 @@ impl Invocation<'_> {
     }
 
     pub(super) fn target_names(&self) -> TargetNames {
-        match self.options.door {
-            Door::Ninja => TargetNames::Nodes,
-            Door::Tanto => TargetNames::Patterns,
+        match self.options.invocation {
+            Invocation::Ninja => TargetNames::Nodes,
+            Invocation::Tanto => TargetNames::Patterns,
         }
     }
 
@@ -219,8 +219,9 @@ impl Invocation<'_> {
 
     /// Options for monitoring commands. Under the name `ninja`, commands are monitored only on request.
     fn watch_options(&self, schedule: &Schedule) -> Option<WatchOptions> {
-        let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, door, .. } = *self.options;
-        let limits = ResourceLimits { hang_ms, total_ms, sample: door == Door::Tanto, ..ResourceLimits::NONE };
+        let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, invocation, .. } = *self.options;
+        let limits =
+            ResourceLimits { hang_ms, total_ms, sample: invocation == Invocation::Tanto, ..ResourceLimits::NONE };
         let wanted = limits.sample || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
         // If no command needs a cgroup, not even the parent cgroup is created.
         let groups = match () {

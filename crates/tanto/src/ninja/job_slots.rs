@@ -11,10 +11,10 @@ use tanto_exec::jobserver::server::{MOST_SLOTS, Server};
 use tanto_exec::jobserver::{self, Client, Jobserver, JobserverError};
 use tanto_record::views::ninja::Verbosity;
 
-use super::Invocation;
-use crate::flags::Options;
-use crate::flags::door::Door;
-use crate::settings::layer::JobserverMode;
+use super::BuildRun;
+use crate::invocation::Invocation;
+use crate::settings::Options;
+use crate::settings::values::JobserverMode;
 
 const FLAGS: &str = "MAKEFLAGS";
 /// Takes precedence in `cargo`.
@@ -37,10 +37,12 @@ fn role(options: &Options, makeflags: &[u8]) -> JobserverRole {
         JobserverMode::Off => JobserverRole::None,
         JobserverMode::On => JobserverRole::Server { fifo: false },
         JobserverMode::Fifo => JobserverRole::Server { fifo: true },
-        JobserverMode::Auto if names_a_server(makeflags) || options.door == Door::Ninja => match options.typed_jobs {
-            true => JobserverRole::None,
-            false => JobserverRole::Client,
-        },
+        JobserverMode::Auto if names_a_server(makeflags) || options.invocation == Invocation::Ninja => {
+            match options.typed_jobs {
+                true => JobserverRole::None,
+                false => JobserverRole::Client,
+            }
+        }
         JobserverMode::Auto => JobserverRole::Server { fifo: false },
     }
 }
@@ -49,7 +51,7 @@ fn makeflags() -> Option<OsString> {
     std::env::var_os(FLAGS)
 }
 
-impl Invocation<'_> {
+impl BuildRun<'_> {
     fn role(&self) -> JobserverRole {
         role(self.options, makeflags().unwrap_or_default().as_bytes())
     }
@@ -143,32 +145,32 @@ pub(super) fn environment(share: Option<&Jobserver>) -> Vec<(OsString, OsString)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Surroundings;
+    use crate::settings::EnvVars;
 
     const SERVER: &str = " -j4 --jobserver-auth=3,4";
 
-    fn options(door: Door, args: &str, around: &Surroundings) -> Options {
+    fn options(invocation: Invocation, args: &str, around: &EnvVars) -> Options {
         let args: Vec<Vec<u8>> = args.split_whitespace().map(Vec::from).collect();
-        crate::flags::options(door, b"x", &args, around, &mut |_| {}).unwrap()
+        crate::settings::options(invocation, &args, around, &mut |_| {}).unwrap()
     }
 
-    fn role_of(door: Door, args: &str, makeflags: &str) -> JobserverRole {
-        role(&options(door, args, &Surroundings::default()), makeflags.as_bytes())
+    fn role_of(invocation: Invocation, args: &str, makeflags: &str) -> JobserverRole {
+        role(&options(invocation, args, &EnvVars::default()), makeflags.as_bytes())
     }
 
     #[test]
     fn only_the_default_number_of_jobs_yields() {
-        let none = Surroundings::default();
-        let variable = Surroundings { flags: Some("-j 4".into()), ..Surroundings::default() };
-        assert_eq!(yielding_slots(&options(Door::Tanto, "", &none), 4), 4);
-        assert_eq!(yielding_slots(&options(Door::Tanto, "-j4", &none), 4), usize::MAX);
-        assert_eq!(yielding_slots(&options(Door::Tanto, "", &variable), 4), usize::MAX);
+        let none = EnvVars::default();
+        let variable = EnvVars::from([("TANTO_FLAGS", "-j 4")]);
+        assert_eq!(yielding_slots(&options(Invocation::Tanto, "", &none), 4), 4);
+        assert_eq!(yielding_slots(&options(Invocation::Tanto, "-j4", &none), 4), usize::MAX);
+        assert_eq!(yielding_slots(&options(Invocation::Tanto, "", &variable), 4), usize::MAX);
     }
 
     #[test]
     fn tanto_build_serves_unless_it_is_a_client() {
         const PIPE: JobserverRole = JobserverRole::Server { fifo: false };
-        let tanto = |args, makeflags| role_of(Door::Tanto, args, makeflags);
+        let tanto = |args, makeflags| role_of(Invocation::Tanto, args, makeflags);
         for args in ["", "-j4", "--jobserver=auto"] {
             assert_eq!(tanto(args, "k"), PIPE, "{args}");
         }
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn ninja_serves_only_on_request() {
-        let ninja = |args, makeflags| role_of(Door::Ninja, args, makeflags);
+        let ninja = |args, makeflags| role_of(Invocation::Ninja, args, makeflags);
         assert_eq!([ninja("", ""), ninja("", SERVER)], [const { JobserverRole::Client }; 2]);
         assert_eq!([ninja("-j4", SERVER), ninja("-n", SERVER)], [const { JobserverRole::None }; 2]);
         assert_eq!(ninja("--jobserver=on", SERVER), JobserverRole::Server { fifo: false });

@@ -7,7 +7,7 @@ use tanto_ninja::graph::Graph;
 use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::targets::{LookupOptions, collect_targets, needs_command};
 
-use super::{Invocation, RunResult, other_ninja};
+use super::{BuildRun, RunResult, other_ninja};
 use tanto_exec::event::Level;
 
 pub struct Logs {
@@ -17,7 +17,7 @@ pub struct Logs {
     pub deps: DepsLog,
 }
 
-impl Invocation<'_> {
+impl BuildRun<'_> {
     /// Loads the logs, or returns empty ones without files if the build cannot use them. Ninja always loads its logs;
     /// its only visible effect then is a warning about the version, which is checked here.
     pub(super) fn load_wanted_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> RunResult<Logs> {

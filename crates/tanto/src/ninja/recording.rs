@@ -12,10 +12,10 @@ use tanto_record::jsonl::Head;
 use tanto_record::session::recorder::Recorder;
 use tanto_sys::machine::cpu;
 
-use super::Invocation;
+use super::BuildRun;
 use super::view::Display;
-use crate::flags::Options;
-use crate::settings::layer::Jobs;
+use crate::settings::Options;
+use crate::settings::values::Jobs;
 
 /// The view and the recorder of a run.
 pub struct Views {
@@ -51,7 +51,7 @@ impl View for Views {
     }
 }
 
-impl Invocation<'_> {
+impl BuildRun<'_> {
     /// Called before commands run. `manifest` tells whether they bring the manifest up to date.
     pub(super) fn start_recording(&mut self, manifest: bool) {
         if !self.needs_details() {

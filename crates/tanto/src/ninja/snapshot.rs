@@ -16,8 +16,8 @@ use tanto_sys::process::detach;
 
 use super::build_dir_lock::ANCESTORS;
 use super::logs::Logs;
-use super::{ExitCode, Invocation, RealDisk, RunResult};
-use crate::flags::door::Door;
+use super::{BuildRun, ExitCode, RealDisk, RunResult};
+use crate::invocation::Invocation;
 
 /// The checks of the snapshot in use.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl SnapshotChecks {
     }
 }
 
-impl Invocation<'_> {
+impl BuildRun<'_> {
     pub(super) fn load<'t>(&mut self, arena: &'t Arena) -> RunResult<Graph<'t>> {
         self.checks.blocks = None;
         self.checks.new_round();
@@ -152,7 +152,7 @@ impl Invocation<'_> {
 
     fn may_detach(&self) -> bool {
         let is_job = std::env::var_os(ANCESTORS).is_some() || orphans::are_looked_for();
-        let fits = self.options.snapshots == SnapshotPolicy::Auto && self.options.door == Door::Ninja;
+        let fits = self.options.snapshots == SnapshotPolicy::Auto && self.options.invocation == Invocation::Ninja;
         fits && !is_job && io::stdout().is_terminal()
     }
 

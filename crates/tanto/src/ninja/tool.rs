@@ -11,13 +11,13 @@ use tanto_record::views::ninja::Verbosity;
 
 use super::deferred_output::{DeferredOutput, OutputGate};
 use super::logs::Logs;
-use super::{ExitCode, Invocation, Round, RunResult};
-use crate::flags::low::ToolCall;
+use super::{BuildRun, ExitCode, Round, RunResult};
+use crate::settings::parser::ToolCall;
 
 /// 128 plus the number of SIGPIPE.
 const KILLED_BY_PIPE: i32 = 141;
 
-impl<'o> Invocation<'o> {
+impl<'o> BuildRun<'o> {
     /// Runs a tool that needs no files. This and the two functions below return `Some` if the tool must run again in
     /// another round, and an exit code as the error otherwise.
     pub(super) fn tool_after_flags(&mut self) -> RunResult<Option<Round>> {
@@ -48,7 +48,7 @@ impl<'o> Invocation<'o> {
             RunAfter::AfterFlags | RunAfter::AfterLoad => Vec::new(),
         };
         let options = ToolOptions {
-            program: self.options.door.name(),
+            program: self.options.invocation.name(),
             dry_run: self.options.dry_run,
             verbose: self.options.verbosity == Verbosity::Verbose,
             called: call.argv0.clone(),

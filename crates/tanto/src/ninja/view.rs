@@ -18,9 +18,9 @@ use tanto_sys::terminal;
 use tanto_sys::terminal::cursor::CursorGuard;
 use tanto_sys::terminal::stop_flag::StopFlag;
 
-use crate::flags::Options;
-use crate::flags::door::Door;
-use crate::settings::layer::{self, StatusFormat};
+use crate::invocation::Invocation;
+use crate::settings::Options;
+use crate::settings::values::{self, StatusFormat};
 
 /// The view of a run.
 pub struct Display {
@@ -150,13 +150,13 @@ pub fn create(options: &Options) -> Result<Display, Vec<u8>> {
         StatusFormat::Percent(text) => ProgressFormat::parse_ninja_status(text),
         StatusFormat::Variables(text) => ProgressFormat::parse_status(text).map_err(|bad| bad.0)?,
     };
-    let is_shown = options.format != layer::Shown::Jsonl && options.verbosity != Verbosity::Quiet;
+    let is_shown = options.format != values::Shown::Jsonl && options.verbosity != Verbosity::Quiet;
     let checked = if is_shown { format.check() } else { Ok(()) };
     Ok(Display { kind: kind(options, format), format: checked })
 }
 
 fn kind(options: &Options, format: ProgressFormat) -> Kind {
-    if options.format == layer::Shown::Jsonl {
+    if options.format == values::Shown::Jsonl {
         return Kind::Lines(Box::new(Stream::new(Box::new(io::stdout()))));
     }
     let columns = Box::new(|| terminal::columns(io::stdout()));
@@ -171,9 +171,9 @@ fn kind(options: &Options, format: ProgressFormat) -> Kind {
 /// The live view is not used with options that need every line.
 fn wants_live(options: &Options) -> bool {
     let wanted = match options.format {
-        layer::Shown::Auto => options.door == Door::Tanto,
-        layer::Shown::Live => true,
-        layer::Shown::Plain | layer::Shown::Jsonl => false,
+        values::Shown::Auto => options.invocation == Invocation::Tanto,
+        values::Shown::Live => true,
+        values::Shown::Plain | values::Shown::Jsonl => false,
     };
     wanted && options.verbosity == Verbosity::Normal && !options.dry_run && !options.debug.explain
 }
@@ -185,15 +185,15 @@ fn standard_output() -> Option<File> {
 
 fn plain(options: &Options, format: ProgressFormat, terminal: Terminal) -> NinjaView {
     let config = ninja::NinjaConfig {
-        program: options.door.name(),
+        program: options.invocation.name(),
         verbosity: options.verbosity,
         format,
         explain: options.debug.explain,
-        holds: options.door == Door::Tanto,
-        notes: options.door == Door::Tanto,
+        holds: options.invocation == Invocation::Tanto,
+        notes: options.invocation == Invocation::Tanto,
         rest: io::stdout().is_terminal().then(|| rest(options)),
         // Under the name `ninja`, failures go to the same stream as in ninja.
-        failures_to_err: options.format == layer::Shown::Plain && options.door == Door::Tanto,
+        failures_to_err: options.format == values::Shown::Plain && options.invocation == Invocation::Tanto,
         parallelism: parallelism(options),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))
@@ -201,7 +201,7 @@ fn plain(options: &Options, format: ProgressFormat, terminal: Terminal) -> Ninja
 
 fn live(options: &Options, format: ProgressFormat, terminal: &Terminal, out: File) -> Live {
     let config = live::LiveConfig {
-        program: options.door.name(),
+        program: options.invocation.name(),
         format,
         own_format: options.own_status,
         parallelism: parallelism(options),
@@ -227,6 +227,6 @@ fn parallelism(options: &Options) -> Box<dyn Fn() -> usize> {
 }
 
 /// Prints `ninja: fatal: TEXT`; ignores errors.
-pub fn fatal(door: Door, text: &[u8]) {
-    let _ = io::stderr().write_all(&[door.name().as_bytes(), b": fatal: ", text, b"\n"].concat());
+pub fn fatal(invocation: Invocation, text: &[u8]) {
+    let _ = io::stderr().write_all(&[invocation.name().as_bytes(), b": fatal: ", text, b"\n"].concat());
 }

@@ -18,14 +18,14 @@ use tanto_ninja::{builddir, load, sources};
 use tanto_record::views::ninja::Verbosity;
 
 use self::watcher::{Changed, WaitResult, Watcher};
-use super::{ExitCode, Invocation, RunResult};
-use crate::flags::Options;
+use super::{BuildRun, ExitCode, RunResult};
+use crate::settings::Options;
 
 /// The exit code of an interrupted build.
 const INTERRUPTED: i32 = 130;
 
 /// Returns the exit code.
-pub(super) fn run(options: &Options, first: Invocation<'_>) -> i32 {
+pub(super) fn run(options: &Options, first: BuildRun<'_>) -> i32 {
     match WatchLoop::begin(options, first) {
         Ok(watch_loop) => watch_loop.run(),
         Err(ExitCode(code)) => code,
@@ -34,7 +34,7 @@ pub(super) fn run(options: &Options, first: Invocation<'_>) -> i32 {
 
 struct WatchLoop<'o> {
     options: &'o Options,
-    next: Invocation<'o>,
+    next: BuildRun<'o>,
     watcher: Watcher,
     /// The files that the last build depended on.
     sources: Vec<Vec<u8>>,
@@ -42,7 +42,7 @@ struct WatchLoop<'o> {
 }
 
 impl<'o> WatchLoop<'o> {
-    fn begin(options: &'o Options, mut first: Invocation<'o>) -> RunResult<WatchLoop<'o>> {
+    fn begin(options: &'o Options, mut first: BuildRun<'o>) -> RunResult<WatchLoop<'o>> {
         let watcher = Watcher::new().map_err(|error| first.fatal(&error.message()))?;
         let build_dir = std::env::current_dir().map_err(|error| first.fatal(&tanto_sys::error::text(&error)))?;
         Ok(WatchLoop { options, next: first, watcher, sources: Vec::new(), build_dir })
@@ -72,7 +72,7 @@ impl<'o> WatchLoop<'o> {
             self.sources = std::mem::take(&mut self.next.sources);
         }
         // Releases all resources of the build.
-        self.next = Invocation::new(self.options).map_err(ExitCode)?;
+        self.next = BuildRun::new(self.options).map_err(ExitCode)?;
         let mut changed =
             self.watcher.watch(&self.sources, since).map_err(|error| self.next.fatal(&error.message()))?;
         let meanwhile = self.watcher.changed().map_err(|error| self.next.fatal(&tanto_sys::error::text(&error)))?;
@@ -131,7 +131,7 @@ fn describe_changes(changed: &Changed) -> Vec<u8> {
     }
 }
 
-impl Invocation<'_> {
+impl BuildRun<'_> {
     /// Stores the files that the build depends on.
     pub(super) fn note_sources(&mut self, frontend: &mut NinjaFrontend<'_, '_>) {
         if !self.options.watch {

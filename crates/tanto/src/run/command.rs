@@ -1,4 +1,4 @@
-//! One command that runs, what it prints and how it ends. Does not know what is said of it.
+//! A monitored command: starts it, passes on its output and signals, and waits for its end.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -18,40 +18,40 @@ use tanto_sys::terminal;
 
 use tanto_exec::text::tail::Tail;
 
-/// The only one.
+/// The id of the only job.
 const JOB: JobId = JobId(0);
-/// How long others may hold the command's output when it has ended, unless they are to be ignored.
+/// How long other processes may hold the command's output open after its end, unless leftovers are ignored.
 const HOLD: Duration = Duration::from_secs(1);
-/// How often a process is looked after whose end cannot be polled for (before Linux 5.3).
+/// Polling interval without pidfd (before Linux 5.3).
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const SIGINT: i32 = 2;
 
-/// How it all ended.
-pub struct Ended {
-    /// What Tanto exits with.
+/// The result of a command.
+pub struct CommandResult {
+    /// The exit code of Tanto.
     pub code: u8,
-    /// What the monitor has found.
     pub report: Option<MonitorReport>,
-    /// The processes that are still there.
+    /// Processes that outlived the command.
     pub left: Vec<ProcessInfo>,
-    /// The end of what went through our hands.
+    /// The last lines of output that was not written to a terminal.
     pub last_lines: Vec<u8>,
 }
 
-/// A command under way.
-pub struct Running {
+/// A running command.
+pub struct RunningCommand {
     child: Child,
-    /// How and when it ended.
+    /// Its status and the time of its end.
     ended: Option<(ExitStatus, Instant)>,
-    handle: Option<OwnedFd>,
+    /// Becomes readable at the end of the command. `None` before Linux 5.3.
+    pidfd: Option<OwnedFd>,
     streams: Vec<Stream>,
     watcher: Watcher,
     leftovers: Leftovers,
-    endings: TerminationSignals,
+    signals: TerminationSignals,
     tail: Tail,
 }
 
-/// One of its outputs, on its way to ours.
+/// One output of the command and its copy's destination.
 struct Stream {
     from: File,
     to: Box<dyn Write>,
@@ -63,35 +63,35 @@ impl Stream {
     }
 }
 
-impl Running {
-    /// Starts it. A stream of ours that is a terminal it gets itself; the others are passed on.
-    pub fn start(mut command: Command, mut watcher: Watcher, leftovers: Leftovers) -> io::Result<Running> {
-        let endings = TerminationSignals::listen()?;
+impl RunningCommand {
+    /// Starts the command. It inherits an output that is a terminal; other output is copied.
+    pub fn start(mut command: Command, mut watcher: Watcher, leftovers: Leftovers) -> io::Result<RunningCommand> {
+        let signals = TerminationSignals::listen()?;
         let through = |is_terminal: bool| if is_terminal { Stdio::inherit() } else { Stdio::piped() };
         command.stdout(through(io::stdout().is_terminal())).stderr(through(io::stderr().is_terminal()));
         let (name, mark) = watcher.marker(JOB);
-        // It is put into its group when it runs: this way of starting it has no room for more.
+        // `Command` cannot start a process in a control group: it is moved there once it runs.
         drop(watcher.create_cgroup(JOB, Cost::default(), None));
         let mut child = command.env(name, mark).spawn()?;
         watcher.started(JOB, child.id(), None);
         let out = child.stdout.take().map(|from| Stream::new(from, Box::new(io::stdout())));
         let err = child.stderr.take().map(|from| Stream::new(from, Box::new(io::stderr())));
-        Ok(Running {
-            handle: procs::pidfd(child.id()),
+        Ok(RunningCommand {
+            pidfd: procs::pidfd(child.id()),
             child,
             ended: None,
             streams: out.into_iter().chain(err).collect(),
             watcher,
             leftovers,
-            endings,
+            signals,
             tail: Tail::default(),
         })
     }
 
-    /// Waits for its end, or brings it about.
-    pub fn finish(mut self) -> io::Result<Ended> {
+    /// Waits until the command has ended, or terminates it on a timeout.
+    pub fn finish(mut self) -> io::Result<CommandResult> {
         while !self.is_over() {
-            self.turn()?;
+            self.step()?;
             if self.watcher.poll() == Some(WatchEvent::Abandoned(JOB)) {
                 break;
             }
@@ -105,27 +105,27 @@ impl Running {
         };
         let left = self.watcher.leftovers().into_iter().flat_map(|(_, left)| left).collect();
         let code = u8::try_from(code).unwrap_or(u8::MAX);
-        Ok(Ended { code, report, left, last_lines: self.tail.lines() })
+        Ok(CommandResult { code, report, left, last_lines: self.tail.lines() })
     }
 
-    /// It has ended, and nobody holds its output. Who does so for long was left behind by it.
+    /// The command has ended, and its output is closed or held open by leftover processes.
     fn is_over(&self) -> bool {
         let Some((_, since)) = self.ended else { return false };
         self.streams.is_empty() || (self.leftovers != Leftovers::Ignore && since.elapsed() >= HOLD)
     }
 
-    /// Waits until something happens, and does what there is to do about it.
-    fn turn(&mut self) -> io::Result<()> {
-        let mut watches: Vec<Watch> = vec![Watch::new(&self.endings)];
+    /// Waits for one event and handles it.
+    fn step(&mut self) -> io::Result<()> {
+        let mut watches: Vec<Watch> = vec![Watch::new(&self.signals)];
         watches.extend(self.streams.iter().map(|stream| Watch::new(&stream.from)));
-        watches.extend(self.handle.iter().map(Watch::new));
-        poll::wait(&mut watches, self.patience())?;
-        if watches[0].ready() || self.endings.is_pending() {
-            self.hand_on();
+        watches.extend(self.pidfd.iter().map(Watch::new));
+        poll::wait(&mut watches, self.poll_timeout())?;
+        if watches[0].ready() || self.signals.is_pending() {
+            self.forward_signal();
         }
-        // From the last, so that those before it keep their places.
+        // Backwards, because closed streams are removed.
         for at in (0..self.streams.len()).rev() {
-            if watches[1 + at].ready() && !self.pass_on(at)? {
+            if watches[1 + at].ready() && !self.copy_output(at)? {
                 self.streams.remove(at);
             }
         }
@@ -133,20 +133,20 @@ impl Running {
             && let Some(status) = self.child.try_wait()?
         {
             self.ended = Some((status, Instant::now()));
-            self.handle = None;
+            self.pidfd = None;
         }
         Ok(())
     }
 
-    fn patience(&self) -> Option<Duration> {
-        let blind = (self.ended.is_none() && self.handle.is_none()).then_some(LOOK_EVERY);
+    fn poll_timeout(&self) -> Option<Duration> {
+        let polling = (self.ended.is_none() && self.pidfd.is_none()).then_some(LOOK_EVERY);
         let held = self.ended.filter(|_| self.leftovers != Leftovers::Ignore);
         let held = held.map(|(_, since)| HOLD.saturating_sub(since.elapsed()));
-        self.watcher.until_due().into_iter().chain(blind).chain(held).min()
+        self.watcher.until_due().into_iter().chain(polling).chain(held).min()
     }
 
-    /// Passes on what one of its outputs has; false at its end.
-    fn pass_on(&mut self, at: usize) -> io::Result<bool> {
+    /// Copies available output; `false` at the end of the stream.
+    fn copy_output(&mut self, at: usize) -> io::Result<bool> {
         let mut buffer = [0; 16 << 10];
         let stream = &mut self.streams[at];
         let length = match stream.from.read(&mut buffer) {
@@ -154,7 +154,7 @@ impl Running {
             read => read?,
         };
         let text = &buffer[..length];
-        // Whoever reads us may be gone: the command need not be.
+        // A closed output of Tanto does not end the command.
         let _ = stream.to.write_all(text).and_then(|()| stream.to.flush());
         self.tail.push(text);
         if length > 0 {
@@ -163,13 +163,13 @@ impl Running {
         Ok(length > 0)
     }
 
-    /// Tells it of a signal that was meant to end us, unless its terminal has told it already.
-    fn hand_on(&mut self) {
-        let Some(signal) = self.endings.take() else { return };
-        let told = signal == SIGINT && terminal::is_foreground();
-        if let Some(look) = procs::stat(self.child.id()).filter(|_| !told && self.ended.is_none()) {
-            // It may be gone, or somebody else's.
-            let _ = procs::signal(look.process, signal);
+    /// Sends the command a termination signal that Tanto got, unless the terminal has sent it already.
+    fn forward_signal(&mut self) {
+        let Some(signal) = self.signals.take() else { return };
+        let was_sent = signal == SIGINT && terminal::is_foreground();
+        if let Some(stat) = procs::stat(self.child.id()).filter(|_| !was_sent && self.ended.is_none()) {
+            // The process may have ended.
+            let _ = procs::signal(stat.process, signal);
         }
     }
 }

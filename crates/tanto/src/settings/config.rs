@@ -1,81 +1,133 @@
-//! The config files: lines of `key = value`, `#` before a comment. Does not know which files there are, nor what a
-//! value means.
+//! Config files: TOML, with the keys of settings at the top level.
 
 use tanto_ninja::suggest;
+use toml::de::{DeTable, DeValue};
 
-use crate::flags::table::{self, FLAGS, Flag};
-use crate::settings::layer::{ConfigFile, Layer, Origin};
+use super::declaration::{FLAGS, Layer};
+use super::flags::{self, Flag};
+use super::{ConfigFile, Origin};
 
-/// Reads a config file. The error says where and points: the file and the line, the line itself, and a caret.
+/// Reads a config file. An error has the file, the line number, the message, the line, and a caret.
 pub fn parse(path: &[u8], text: &[u8], file: ConfigFile) -> Result<Layer, Vec<u8>> {
+    parse_text(text, file).map_err(|wrong| wrong.in_text(text).pointing(path))
+}
+
+/// An error in a config file.
+pub struct Wrong {
+    pub message: Vec<u8>,
+    /// The offset of the faulty byte.
+    pub at: usize,
+}
+
+/// The same with its line.
+struct WrongLine<'t> {
+    message: Vec<u8>,
+    line: &'t [u8],
+    /// Counted from 1.
+    number: u32,
+    /// The offset in the line.
+    at: usize,
+}
+
+impl Wrong {
+    /// `at` becomes an offset in the line.
+    fn in_text(self, text: &[u8]) -> WrongLine<'_> {
+        let before = &text[..self.at.min(text.len())];
+        let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let line = text[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+        WrongLine { message: self.message, line, number: line_number(text, self.at), at: before.len() - start }
+    }
+
+    /// The place, the message, the line, and a caret below the byte.
+    pub fn pointing(self, path: &[u8], number: u32, line: &[u8]) -> Vec<u8> {
+        WrongLine { message: self.message, line, number, at: self.at }.pointing(path)
+    }
+}
+
+impl WrongLine<'_> {
+    fn pointing(&self, path: &[u8]) -> Vec<u8> {
+        // Tabs stay tabs, so that the caret stands where the terminal puts the byte.
+        let blank = self.line.iter().take(self.at).map(|&byte| if byte == b'\t' { b'\t' } else { b' ' });
+        let blank: Vec<u8> = blank.collect();
+        let place = format!(":{}: ", self.number);
+        [path, place.as_bytes(), &self.message, b"\n", self.line.trim_ascii_end(), b"\n", &blank, b"^"].concat()
+    }
+}
+
+/// The line of this byte, counted from 1.
+fn line_number(text: &[u8], at: usize) -> u32 {
+    let ends = text[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count();
+    u32::try_from(ends + 1).unwrap_or(u32::MAX)
+}
+
+fn parse_text(bytes: &[u8], file: ConfigFile) -> Result<Layer, Wrong> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Wrong { message: b"not UTF-8".to_vec(), at: error.valid_up_to() })?;
+    let table = DeTable::parse(text).map_err(|error| syntax_error(text, &error))?;
+    // In the order of the file, so that the first error is reported.
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
     let mut layer = Layer::default();
-    for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
-        let origin = Origin::File(file, number);
-        take(&mut layer, line, origin).map_err(|wrong| wrong.pointing(path, number, line))?;
+    for (key, value) in entries {
+        let at = key.span().start;
+        let flag = known(key.get_ref().as_bytes()).map_err(|message| Wrong { message, at })?;
+        let origin = Origin::File(file, line_number(bytes, at));
+        if !spellings(value.get_ref()).iter().any(|value| layer.set(flag.id, value.as_bytes(), origin)) {
+            let message = format!("expected {}", expected(flag)).into_bytes();
+            return Err(Wrong { message, at: value.span().start });
+        }
     }
     Ok(layer)
 }
 
-/// What is wrong with a line, and from which byte on.
-pub struct Wrong {
-    /// For the user.
-    pub message: Vec<u8>,
-    /// The byte of the line.
-    pub at: usize,
-}
-
-impl Wrong {
-    /// The place, the message, the line, and a caret below the byte.
-    pub fn pointing(self, path: &[u8], number: u32, line: &[u8]) -> Vec<u8> {
-        // Tabs stay tabs, so that the caret stands where the terminal puts the byte.
-        let blank = line.iter().take(self.at).map(|&byte| if byte == b'\t' { b'\t' } else { b' ' });
-        let blank: Vec<u8> = blank.collect();
-        let place = format!(":{number}: ");
-        [path, place.as_bytes(), &self.message, b"\n", line.trim_ascii_end(), b"\n", &blank, b"^"].concat()
+/// How a value would be written as an option's.
+fn spellings(value: &DeValue<'_>) -> Vec<String> {
+    match value {
+        DeValue::String(text) => vec![text.to_string()],
+        DeValue::Integer(number) => vec![number.to_string()],
+        DeValue::Float(number) => vec![number.to_string()],
+        DeValue::Boolean(true) => vec!["yes".to_owned(), "on".to_owned()],
+        DeValue::Boolean(false) => vec!["no".to_owned(), "off".to_owned()],
+        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => Vec::new(),
     }
 }
 
-fn take(layer: &mut Layer, line: &[u8], origin: Origin) -> Result<(), Wrong> {
-    let start = line.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(line.len());
-    if matches!(line.get(start), None | Some(b'#')) {
-        return Ok(());
+/// The parser's message, or the quoted form of a value that lacks quotes, which older versions of Tanto accepted.
+fn syntax_error(text: &str, error: &toml::de::Error) -> Wrong {
+    let at = error.span().map_or(text.len(), |span| span.start);
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let line = text[start..].lines().next().unwrap_or_default();
+    let unquoted = line
+        .split_once('=')
+        .map(|(key, value)| (key.trim(), value.trim()))
+        .filter(|(key, value)| known(key.as_bytes()).is_ok() && !value.is_empty() && !value.contains(['"', '\'', '#']));
+    match unquoted {
+        Some((key, value)) => {
+            let at = start + line.find('=').map_or(0, |equals| equals + 1);
+            let at = at + text[at..].len() - text[at..].trim_start().len();
+            Wrong { message: format!("text needs quotes: {key} = \"{value}\"").into_bytes(), at }
+        }
+        None => Wrong { message: error.message().as_bytes().to_vec(), at },
     }
-    let Some(equals) = line.iter().position(|&byte| byte == b'=') else {
-        return Err(Wrong { message: "expected 'key = value'".into(), at: line.trim_ascii_end().len() });
-    };
-    let flag = known(line[start..equals].trim_ascii_end()).map_err(|message| Wrong { message, at: start })?;
-    let value = &line[equals + 1..];
-    if layer.say(flag.id, unquoted(value.trim_ascii()), origin) {
-        return Ok(());
-    }
-    let at = equals + 1 + (value.len() - value.trim_ascii_start().len());
-    Err(Wrong { message: format!("expected {}", expected(flag)).into_bytes(), at })
 }
 
 fn known(key: &[u8]) -> Result<&'static Flag, Vec<u8>> {
-    table::by_key(key).ok_or_else(|| {
+    flags::by_key(key).ok_or_else(|| {
         let keys = FLAGS.iter().filter_map(Flag::key).map(str::as_bytes);
         [b"unknown key '", key, b"'", suggest::did_you_mean(key, keys).as_slice()].concat()
     })
 }
 
-/// What a config file's value of this flag has to be.
-pub fn expected(flag: &Flag) -> &'static str {
+/// The form of a setting's values.
+fn expected(flag: &Flag) -> &'static str {
     flag.value.map_or("'yes' or 'no'", |value| value.expected)
-}
-
-/// Without the quotes around it, which keep spaces at a value's ends.
-fn unquoted(value: &[u8]) -> &[u8] {
-    match value {
-        [b'"', inner @ .., b'"'] => inner,
-        _ => value,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::layer::{Jobs, Said, StatusFormat};
+    use crate::settings::Sourced;
+    use crate::settings::values::{Jobs, StatusFormat};
     use tanto_record::views::ninja::Verbosity;
 
     fn error(text: &str) -> String {
@@ -85,19 +137,19 @@ mod tests {
 
     #[test]
     fn reads_keys_comments_and_quotes() {
-        let text = b"# all of them\n\n  jobs = 4\r\nkeep-going=0\n\tquiet = yes\nstatus = \"[$f] \"\n#end";
+        let text = b"# all of them\n\n  jobs = 4\r\nkeep-going=0\n\tquiet = \"yes\"\nstatus = \"[$f] \"\n#end";
         let layer = parse(b"c", text, ConfigFile::User).expect("sound");
         let at = |line| Origin::File(ConfigFile::User, line);
-        assert_eq!(layer.jobs, Some(Said { value: Jobs::AtMost(4), origin: at(3) }));
-        assert_eq!(layer.keep_going, Some(Said { value: u32::MAX, origin: at(4) }));
-        assert_eq!(layer.verbosity, Some(Said { value: Verbosity::Quiet, origin: at(5) }));
-        assert_eq!(layer.status, Some(Said { value: StatusFormat::Variables(b"[$f] ".to_vec()), origin: at(6) }));
+        assert_eq!(layer.jobs, Some(Sourced { value: Jobs::AtMost(4), origin: at(3) }));
+        assert_eq!(layer.keep_going, Some(Sourced { value: u32::MAX, origin: at(4) }));
+        assert_eq!(layer.verbosity, Some(Sourced { value: Verbosity::Quiet, origin: at(5) }));
+        assert_eq!(layer.status, Some(Sourced { value: StatusFormat::Variables(b"[$f] ".to_vec()), origin: at(6) }));
         assert_eq!(layer.max_load, None);
     }
 
     #[test]
     fn no_takes_a_switch_back() {
-        let layer = parse(b"c", b"verbose = no\n", ConfigFile::Build).expect("sound");
+        let layer = parse(b"c", b"verbose = \"no\"\n", ConfigFile::Build).expect("sound");
         assert_eq!(layer.verbosity.map(|said| said.value), Some(Verbosity::Normal));
     }
 
@@ -107,17 +159,41 @@ mod tests {
             error("jobs = 1\n  job = 4\n"),
             "dir/.tanto/config:2: unknown key 'job', did you mean 'jobs'?\n  job = 4\n  ^"
         );
-        assert_eq!(error("directory = x"), "dir/.tanto/config:1: unknown key 'directory'\ndirectory = x\n^");
+        assert_eq!(error("directory = 1"), "dir/.tanto/config:1: unknown key 'directory'\ndirectory = 1\n^");
         assert_eq!(
-            error("\tjobs =  many"),
-            "dir/.tanto/config:1: expected a number, 0 for no limit\n\tjobs =  many\n\t        ^"
+            error("\tjobs =  'many'"),
+            "dir/.tanto/config:1: expected a number, 0 for no limit\n\tjobs =  'many'\n\t        ^"
         );
+        assert_eq!(error("[jobs]"), "dir/.tanto/config:1: expected a number, 0 for no limit\n[jobs]\n^");
         assert_eq!(error("quiet = 1"), "dir/.tanto/config:1: expected 'yes' or 'no'\nquiet = 1\n        ^");
-        assert_eq!(error("quiet \r\n"), "dir/.tanto/config:1: expected 'key = value'\nquiet\n     ^");
-        assert_eq!(error("= 3"), "dir/.tanto/config:1: unknown key ''\n= 3\n^");
+        assert!(error("quiet \r\n").starts_with("dir/.tanto/config:1: "));
+        let twice = error("jobs = 1\njobs = 2");
+        assert!(twice.starts_with("dir/.tanto/config:2: ") && twice.contains("duplicate key"), "{twice}");
+        assert!(error("= 3").starts_with("dir/.tanto/config:1: "));
         assert_eq!(
             error("log-version = 4"),
             "dir/.tanto/config:1: expected 5, 6 or 7\nlog-version = 4\n              ^"
         );
+    }
+    #[test]
+    fn text_without_quotes_is_refused_with_the_quoted_form() {
+        assert_eq!(
+            error("jobs = 4\nmemory =  8G\n"),
+            "dir/.tanto/config:2: text needs quotes: memory = \"8G\"\nmemory =  8G\n          ^"
+        );
+        assert_eq!(
+            error("quiet = yes"),
+            "dir/.tanto/config:1: text needs quotes: quiet = \"yes\"\nquiet = yes\n        ^"
+        );
+        let text = b"hang-timeout = 90s";
+        assert!(parse(b"c", text, ConfigFile::User).is_err_and(|why| why.starts_with(b"c:1: text needs quotes: hang")));
+    }
+
+    #[test]
+    fn switches_are_booleans_too() {
+        let layer = parse(b"c", b"verbose = true\nrecord = false\nmax-load = 2.5\n", ConfigFile::Build).expect("sound");
+        assert_eq!(layer.verbosity.map(|sourced| sourced.value), Some(Verbosity::Verbose));
+        assert_eq!(layer.record.map(|sourced| sourced.value), Some(false));
+        assert_eq!(layer.max_load.map(|sourced| sourced.value), Some(2.5));
     }
 }

@@ -1,6 +1,6 @@
-//! Splits a variable into words as a shell would: white space, quotes and backslashes, nothing else.
+//! Splits a variable into words at white space, with the quotes and backslashes of a shell.
 
-/// The words of `text`; `None` if a quote is not closed or a backslash ends it.
+/// Returns the words of `text`; `None` if a quote is not closed or a backslash ends it.
 pub fn split(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     // `None` between words: `''` is a word too, an empty one.
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_is_no_list() {
+    fn unclosed_quotes_are_refused() {
         for text in ["'a", "\"a", "a\\", "\"a\\"] {
             assert_eq!(words(text), None, "{text}");
         }

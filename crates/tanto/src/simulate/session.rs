@@ -8,11 +8,11 @@ use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use tanto_record::session::{Session, SessionError, SessionJob, Sessions};
 
 use super::Build;
-use crate::settings::Surroundings;
+use crate::settings::EnvVars;
 
 /// Reads the session that is asked for, as `tanto report` counts them. An error is a text for the user.
 pub(super) fn load(wanted: &[u8]) -> Result<Build, Vec<u8>> {
-    let all = Sessions::new(&Surroundings::of_process().state(None));
+    let all = Sessions::new(&EnvVars::of_process().state(None));
     let name = all.find(wanted).map_err(|error| error.to_string().into_bytes())?;
     let session = Session::read(&all.path(&name)).map_err(|SessionError(why)| why)?;
     let build = build(&session);

@@ -15,7 +15,7 @@ use tanto_sys::threads::ThreadLimit;
 
 use super::Build;
 use super::SimulateArgs;
-use crate::settings::Surroundings;
+use crate::settings::EnvVars;
 
 /// Of a log that is not there, the version does not matter.
 const ANY_VERSION: u32 = 7;
@@ -43,7 +43,7 @@ fn full_plan(args: &SimulateArgs) -> Result<FullPlan> {
     let targets: Vec<Vec<u8>> = args.targets.iter().map(|target| target.as_encoded_bytes().to_vec()).collect();
     let hints = LookupOptions { builddir, deps_log: Some(scan.deps_log), ..LookupOptions::default() };
     let targets = collect_targets(scan.graph, hints, &targets)?;
-    let history = History::open(&Surroundings::of_process().state(None));
+    let history = History::open(&EnvVars::of_process().state(None));
     let past = |output: &[u8]| history.cost(output);
     FullPlan::of(&scan, &targets, Some(&past))
 }

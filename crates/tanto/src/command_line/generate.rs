@@ -10,13 +10,11 @@ use clap_mangen::roff::{Roff, bold, roman};
 use tanto_ninja::tools::TOOLS;
 
 use crate::command_line;
-use crate::flags::door::Door;
-use crate::flags::stop::Stop;
-use crate::flags::table::FLAGS;
+use crate::invocation::Invocation;
 use crate::ninja::clang_worker::WORKER_VARIABLE;
-use crate::settings::{
-    FLAGS_VARIABLE, LOG_VARIABLE, SNAPSHOT_VARIABLE, SPAWN_VARIABLE, STATUS_VARIABLE, THREADS_VARIABLE,
-};
+use crate::output::CommandOutput;
+use crate::settings::FLAGS_VARIABLE;
+use crate::settings::declaration::{FLAGS, VARIABLES};
 
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
@@ -41,37 +39,32 @@ enum GenerateTarget {
     Fish,
 }
 
-pub fn run(args: &GenerateArgs) -> Stop {
+pub fn run(args: &GenerateArgs) -> CommandOutput {
     match &args.target {
         GenerateTarget::Man { place } => man(place),
-        GenerateTarget::Bash => Stop::printed(bash(), 0),
-        GenerateTarget::Zsh => Stop::printed(zsh(), 0),
-        GenerateTarget::Fish => Stop::printed(fish(), 0),
+        GenerateTarget::Bash => CommandOutput::printed(bash(), 0),
+        GenerateTarget::Zsh => CommandOutput::printed(zsh(), 0),
+        GenerateTarget::Fish => CommandOutput::printed(fish(), 0),
     }
 }
 
-/// The names of the `-t` tools that `-t list` lists.
-pub fn tool_names() -> Vec<&'static str> {
-    TOOLS.iter().filter(|tool| tool.description.is_some()).map(|tool| tool.name).collect()
-}
-
-fn man(place: &Path) -> Stop {
+fn man(place: &Path) -> CommandOutput {
     let pages = pages();
     if place.is_dir() {
         let written = pages.iter().try_for_each(|(name, text)| std::fs::write(place.join(format!("{name}.1")), text));
         return match written {
-            Ok(()) => Stop::default(),
+            Ok(()) => CommandOutput::default(),
             Err(error) => failed(&format!("writing man pages to {}: {error}", place.display())),
         };
     }
     match pages.into_iter().find(|(name, _)| Path::new(name) == place) {
-        Some((_, text)) => Stop::printed(text, 0),
+        Some((_, text)) => CommandOutput::printed(text, 0),
         None => failed(&format!("no man page or directory '{}'", place.display())),
     }
 }
 
-fn failed(message: &str) -> Stop {
-    Stop::failed(Door::Tanto, "error", message.as_bytes())
+fn failed(message: &str) -> CommandOutput {
+    CommandOutput::failed(Invocation::Tanto, "error", message.as_bytes())
 }
 
 /// Returns the names and texts of all man pages.
@@ -113,7 +106,7 @@ fn page(man: &Man, command: &clap::Command, name: &str, out: &mut dyn io::Write)
             Some((flag.key()?.to_owned(), format!("As {}: {expected}.", flag.label())))
         });
         section("CONFIG KEYS", keys, out)?;
-        section("ENVIRONMENT", entries(ENVIRONMENT), out)?;
+        section("ENVIRONMENT", entries(VARIABLES).chain(entries(ENVIRONMENT)), out)?;
         section("FILES", entries(FILES), out)?;
     }
     section("EXIT STATUS", entries(EXIT_STATUS).take(if name == "tanto-run" { 0 } else { 3 }), out)?;
@@ -145,14 +138,6 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         FLAGS_VARIABLE,
         "Options, split into words like a shell does. They override config files; the command line overrides them.",
     ),
-    (STATUS_VARIABLE, "Progress status format with ninja's % placeholders. --status overrides it."),
-    (LOG_VARIABLE, "Version of a new .ninja_log, as --log-version."),
-    (
-        THREADS_VARIABLE,
-        "Maximum number of Tanto's own threads, which look at files before the first command starts. Independent of -j.",
-    ),
-    (SNAPSHOT_VARIABLE, "Use of snapshots of loaded manifests: auto (where they save time), always, or off."),
-    (SPAWN_VARIABLE, "If 1, every compiler is a process of its own, as with --clang-worker=off."),
     (WORKER_VARIABLE, "Path of the compile worker. Default: see tanto doctor."),
     ("MAKEFLAGS", "Names the jobserver of a make that runs Tanto."),
     ("NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "Whether output keeps its colors if it does not go to a terminal."),

@@ -1,8 +1,13 @@
-//! Tests of the flags of both doors: tables of command lines, and the referee beside them.
+//! Tests of the options of `ninja` and `tanto build`, some of them against ninja itself.
 
 use super::*;
-use crate::flags::table::{FLAGS, Group};
-use crate::settings::layer::Jobs;
+use crate::output::CommandOutput;
+use crate::settings::declaration::FLAGS;
+use crate::settings::flags as table;
+use crate::settings::flags::Group;
+use crate::settings::parser::Reader;
+use crate::settings::values::Jobs;
+use crate::settings::{CommandLineError, EnvVars, options};
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
 use tanto_ninja::getopt::Getopt;
@@ -11,15 +16,16 @@ fn words(words: &[&str]) -> Vec<Vec<u8>> {
     words.iter().map(|&word| word.into()).collect()
 }
 
-fn typed(args: &[&str]) -> Result<LowArgs, Halt> {
-    Reader { door: Door::Ninja, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args))
+fn typed(args: &[&str]) -> Result<LowArgs, CommandLineError> {
+    Reader { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+        .read(&words(args))
 }
 
-/// What the ninja door makes of it, in surroundings that say nothing.
+/// The options as ninja, without variables and config files.
 fn meant(args: &[&str]) -> Options {
     let low = typed(args).unwrap_or_else(|halt| panic!("{args:?}: {halt:?}"));
-    let settings = Settings::of(low.layer.clone(), Door::Ninja);
-    Options::of(Door::Ninja, low, settings)
+    let settings = Settings::of(low.layer.clone(), Invocation::Ninja);
+    Options::of(Invocation::Ninja, low, settings, None)
 }
 
 fn targets(args: &[&str]) -> Vec<String> {
@@ -28,52 +34,59 @@ fn targets(args: &[&str]) -> Vec<String> {
 
 fn usage_error(args: &[&str]) -> String {
     match typed(args) {
-        Err(Halt::Usage(bad)) => String::from_utf8_lossy(&bad.message).into_owned(),
+        Err(CommandLineError::Usage(bad)) => String::from_utf8_lossy(&bad.message).into_owned(),
         other => panic!("{args:?}: {other:?}"),
     }
 }
 
 fn fatal(args: &[&str]) -> String {
     match typed(args) {
-        Err(Halt::Fatal(message) | Halt::Error(message)) => String::from_utf8_lossy(&message).into_owned(),
+        Err(CommandLineError::Fatal(message) | CommandLineError::Error(message)) => {
+            String::from_utf8_lossy(&message).into_owned()
+        }
         other => panic!("{args:?}: {other:?}"),
     }
 }
 
 #[test]
-fn the_table_is_sound() {
+fn table_is_consistent() {
     let mut seen = HashSet::new();
     for flag in FLAGS {
         for name in [flag.short.map(|letter| (letter as char).to_string()), flag.long.map(str::to_owned)] {
             assert!(name.is_none_or(|name| seen.insert(name)), "{flag:?}");
         }
         assert!(!flag.names().is_empty() && !flag.doc.is_empty() && !flag.more.is_empty(), "{flag:?}");
-        assert_eq!(table::flag(flag.id), flag);
         assert!(flag.key().is_none_or(|key| table::by_key(key.as_bytes()) == Some(flag)));
     }
 }
 
 #[test]
-fn the_flags_of_builds_are_not_ninjas() {
-    let known = |door| table::known(door).iter().filter(|flag| flag.group == Group::Build).count();
-    assert_eq!(known(Door::Ninja), 0);
-    assert!(known(Door::Tanto) > 0 && table::known(Door::Ninja).len() + known(Door::Tanto) == FLAGS.len());
+fn build_flags_are_unknown_to_ninja() {
+    let known = |invocation| table::known(invocation).iter().filter(|flag| flag.group == Group::Build).count();
+    assert_eq!(known(Invocation::Ninja), 0);
+    assert!(
+        known(Invocation::Tanto) > 0 && table::known(Invocation::Ninja).len() + known(Invocation::Tanto) == FLAGS.len()
+    );
     assert_eq!(usage_error(&["--watch"]), "unrecognized option '--watch'");
 }
 
 #[test]
-fn a_watch_builds() {
-    let typed =
-        |args| Reader { door: Door::Tanto, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args));
+fn watch_excludes_tools() {
+    let typed = |args| {
+        Reader { invocation: Invocation::Tanto, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+            .read(&words(args))
+    };
     assert!(typed(&["--watch"]).is_ok_and(|low| low.watch));
-    let refused = Err(Halt::Fatal(b"--watch is for builds, not for a tool (-t)".to_vec()));
+    let refused = Err(CommandLineError::Fatal(b"--watch is for builds, not for a tool (-t)".to_vec()));
     assert_eq!(typed(&["--watch", "-t", "clean"]), refused);
 }
 
 #[test]
-fn a_followed_target_may_be_left_out() {
-    let typed =
-        |args| Reader { door: Door::Tanto, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&words(args));
+fn follow_has_an_optional_target() {
+    let typed = |args| {
+        Reader { invocation: Invocation::Tanto, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+            .read(&words(args))
+    };
     let follow = |args| typed(args).map(|low| (low.follow, low.targets.len()));
     assert_eq!(follow(&["--follow", "app"]), Ok((Some(Followed::Longest), 1)));
     assert_eq!(follow(&["--follow=app"]), Ok((Some(Followed::Target(b"app".to_vec())), 0)));
@@ -83,7 +96,7 @@ fn a_followed_target_may_be_left_out() {
 
 /// `ninja --h` must go on meaning what it means to ninja.
 #[test]
-fn our_long_flags_take_no_abbreviation_from_ninjas() {
+fn own_flags_keep_ninjas_abbreviations() {
     let ninjas = || FLAGS.iter().filter(|flag| flag.is_ninjas()).filter_map(|flag| Some((flag, flag.long?)));
     for (flag, long) in ninjas() {
         for begin in (1..=long.len()).map(|length| &long[..length]) {
@@ -99,7 +112,7 @@ fn our_long_flags_take_no_abbreviation_from_ninjas() {
 }
 
 #[test]
-fn nothing_typed_is_the_default() {
+fn defaults() {
     let options = meant(&[]);
     assert_eq!(options.manifest, b"build.ninja");
     assert_eq!((options.jobs, options.typed_jobs), (Jobs::ProcessorsAndMore, false));
@@ -116,7 +129,7 @@ fn flags_and_targets_mix() {
     assert_eq!(targets(&["a", "--", "-j2", "--", "b"]), ["a", "-j2", "--", "b"]);
     assert_eq!(targets(&["-", "-n"]), ["-"]);
     assert_eq!(targets(&["-n", ""]), [""]);
-    let posix = Reader { door: Door::Ninja, origin: Origin::Flag, posix: true, warn: &mut |_| {} }
+    let posix = Reader { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: true, warn: &mut |_| {} }
         .read(&words(&["-n", "a", "-j2"]));
     assert_eq!(posix.map(|low| low.targets), Ok(vec![b"a".to_vec(), b"-j2".to_vec()]));
 }
@@ -137,13 +150,14 @@ fn letters_bundle_and_values_join() {
 #[test]
 fn arguments_are_bytes() {
     let args = [b"-C\xff".to_vec(), b"\xfe".to_vec()];
-    let low =
-        Reader { door: Door::Ninja, origin: Origin::Flag, posix: false, warn: &mut |_| {} }.read(&args).expect("sound");
+    let low = Reader { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+        .read(&args)
+        .expect("sound");
     assert_eq!((low.dir, low.targets), (Some(b"\xff".to_vec()), vec![b"\xfe".to_vec()]));
 }
 
 #[test]
-fn numbers_are_ninjas() {
+fn numbers_are_parsed_as_by_ninja() {
     for (value, jobs) in [
         ("0", Jobs::Unlimited),
         ("", Jobs::Unlimited),
@@ -182,7 +196,7 @@ fn numbers_are_ninjas() {
 }
 
 #[test]
-fn the_last_word_counts() {
+fn last_value_counts() {
     assert_eq!(meant(&["-v", "--quiet"]).verbosity, Verbosity::Quiet);
     assert_eq!(meant(&["--quiet", "-v"]).verbosity, Verbosity::Verbose);
     assert!(!meant(&["-w", "phonycycle=err", "-w", "phonycycle=warn"]).phony_cycle_is_error);
@@ -190,10 +204,7 @@ fn the_last_word_counts() {
 }
 
 #[test]
-fn a_dry_run_takes_no_tokens() {}
-
-#[test]
-fn a_tool_ends_the_flags() {
+fn tool_ends_the_flags() {
     let call = |args| meant(args).tool.map(|call| (call.tool.name, call.argv0, call.args)).expect("a tool");
     assert_eq!(
         call(&["-t", "clean", "-n", "--", "x"]),
@@ -217,12 +228,16 @@ fn modes_and_warnings() {
     let mut warnings = Vec::new();
     let mut warn = |text: &[u8]| warnings.push(text.to_vec());
     let args = words(&["-w", "dupbuild=err", "-w", "depfilemulti=warn", "-j", "x"]);
-    assert!(Reader { door: Door::Ninja, origin: Origin::Flag, posix: false, warn: &mut warn }.read(&args).is_err());
+    assert!(
+        Reader { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut warn }
+            .read(&args)
+            .is_err()
+    );
     assert_eq!(warnings, [&b"deprecated warning 'dupbuild'"[..], b"deprecated warning 'depfilemulti'"]);
 }
 
 #[test]
-fn errors_are_getopts() {
+fn usage_errors_are_getopts() {
     assert_eq!(usage_error(&["-nx"]), "invalid option -- 'x'");
     assert_eq!(usage_error(&["-n=3"]), "invalid option -- '='");
     assert_eq!(usage_error(&["-vj"]), "option requires an argument -- 'j'");
@@ -234,28 +249,31 @@ fn errors_are_getopts() {
 }
 
 #[test]
-fn the_doors_answer_differently() {
-    let version = |door| Stop::of(Halt::Version, door, b"ninja").out;
-    assert_eq!(version(Door::Ninja), b"1.13.2.git.kitware.jobserver-pipe-1\n");
-    assert_eq!(version(Door::Tanto), concat!("tanto ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
-    let help = Stop::of(Halt::Help, Door::Ninja, b"ninja");
+fn help_and_version_depend_on_the_name() {
+    let version = |invocation| CommandLineError::Version.output(invocation, b"ninja", String::new).out;
+    assert_eq!(version(Invocation::Ninja), b"1.13.2.git.kitware.jobserver-pipe-1\n");
+    assert_eq!(version(Invocation::Tanto), concat!("tanto ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+    let help = CommandLineError::Help.output(Invocation::Ninja, b"ninja", String::new);
     assert!(help.out.is_empty() && help.err.starts_with(b"usage: ninja [options]") && help.code == 1);
-    let help = Stop::of(Halt::Help, Door::Tanto, b"tanto build");
+    let help = CommandLineError::Help.output(Invocation::Tanto, b"tanto build", || "Bring targets up to date".into());
     assert!(help.err.is_empty() && help.out.starts_with(b"Bring targets up to date") && help.code == 0);
     let usage = || typed(&["--recrd"]).expect_err("there is none");
-    let fatal = Stop::of(Halt::Fatal(b"x".to_vec()), Door::Ninja, b"./ninja");
+    let fatal = CommandLineError::Fatal(b"x".to_vec()).output(Invocation::Ninja, b"./ninja", String::new);
     assert_eq!((&fatal.err[..], fatal.code), (&b"ninja: fatal: x\n"[..], 1));
     assert!(
-        Stop::of(usage(), Door::Ninja, b"./ninja").err.starts_with(b"./ninja: unrecognized option '--recrd'\nusage: ")
+        usage()
+            .output(Invocation::Ninja, b"./ninja", String::new)
+            .err
+            .starts_with(b"./ninja: unrecognized option '--recrd'\nusage: ")
     );
     let hint = b"tanto: error: unrecognized option '--recrd', did you mean '--record'?\n";
-    assert!(Stop::of(usage(), Door::Tanto, b"tanto").err.starts_with(hint));
+    assert!(usage().output(Invocation::Tanto, b"tanto build", String::new).err.starts_with(hint));
 }
 
-/// Command lines that end before a build file is read: the referee's output and exit code are ours. The usage text
-/// has our words, so only the lines before it are compared.
+/// Command lines that end before a manifest is read have ninja's output and exit code. Of the usage text, only the lines
+/// before the options are compared.
 #[test]
-fn the_referee_agrees() {
+fn ninja_gives_the_same_errors() {
     let Some(referee) = std::env::var_os("TANTO_REFEREE") else {
         println!("skipped: TANTO_REFEREE names no ninja to compare with");
         return;
@@ -322,11 +340,12 @@ fn the_referee_agrees() {
     }
 }
 
-fn ninja_says(program: &str, args: &[&str]) -> Stop {
+fn ninja_says(program: &str, args: &[&str]) -> CommandOutput {
     let mut warnings = Vec::new();
     let mut warn = |text: &[u8]| warnings.extend_from_slice(&[b"ninja: warning: ", text, b"\n"].concat());
-    let said = options(Door::Ninja, program.as_bytes(), &words(args), &Surroundings::default(), &mut warn);
-    let mut stop = said.err().unwrap_or_else(|| panic!("{args:?} goes on to a build"));
+    let said = options(Invocation::Ninja, &words(args), &EnvVars::default(), &mut warn);
+    let error = said.err().unwrap_or_else(|| panic!("{args:?} goes on to a build"));
+    let mut stop = error.output(Invocation::Ninja, program.as_bytes(), String::new);
     warnings.append(&mut stop.err);
     stop.err = warnings;
     stop
@@ -341,8 +360,9 @@ fn before_usage(text: &[u8]) -> String {
 }
 
 #[test]
-fn usage_tells_of_every_flag_of_ninjas() {
-    let text = String::from_utf8_lossy(&Stop::of(Halt::Help, Door::Ninja, b"ninja").err).into_owned();
+fn usage_lists_every_flag_of_ninja() {
+    let text = String::from_utf8_lossy(&CommandLineError::Help.output(Invocation::Ninja, b"ninja", String::new).err)
+        .into_owned();
     for flag in FLAGS.iter().filter(|flag| flag.is_ninjas()) {
         assert!(text.contains(&format!("\n  {} ", flag.label())), "{flag:?}");
     }

@@ -1,21 +1,16 @@
-//! What `-d`, `-w` and `-t` take: their words, their lists, and what an unknown word meant. Does not know what a
-//! mode changes or how a tool answers.
+//! The values of `-d`, `-w` and `-t`, and their lists.
 
 use tanto_ninja::suggest;
 use tanto_ninja::tools::{self, Tool};
 
-use crate::flags::stop::Halt;
+use crate::settings::CommandLineError;
 
-/// What `-d` switches on.
+/// Debugging modes (`-d`).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Debug {
-    /// Print operation counts and times at the end.
     pub stats: bool,
-    /// Print why a command runs.
     pub explain: bool,
-    /// Keep depfiles that were read.
     pub keep_depfile: bool,
-    /// Keep response files on success.
     pub keep_rsp: bool,
 }
 
@@ -32,25 +27,24 @@ const WARNING_LIST: &str = "warning flags:
 ";
 
 impl Debug {
-    /// Switches on the mode `-d` names.
-    pub fn enable(&mut self, mode: &[u8]) -> Result<(), Halt> {
+    pub fn enable(&mut self, mode: &[u8]) -> Result<(), CommandLineError> {
         match mode {
             b"stats" => self.stats = true,
             b"explain" => self.explain = true,
             b"keepdepfile" => self.keep_depfile = true,
             b"keeprsp" => self.keep_rsp = true,
-            // Windows has a cache that this turns off; here there is none.
+            // Turns off a cache that exists on Windows only.
             b"nostatcache" => {}
-            b"list" => return Err(Halt::Text { text: DEBUG_LIST.into(), code: 1 }),
+            b"list" => return Err(CommandLineError::Text { text: DEBUG_LIST.into(), code: 1 }),
             _ => {
                 let known = ["stats", "explain", "keepdepfile", "keeprsp", "nostatcache"];
-                return Err(Halt::Error(unknown("debug setting", mode, known)));
+                return Err(CommandLineError::Error(unknown("debug setting", mode, known)));
             }
         }
         Ok(())
     }
 
-    /// What is on here or there.
+    /// The union of both.
     pub fn or(self, other: Debug) -> Debug {
         Debug {
             stats: self.stats || other.stats,
@@ -61,33 +55,31 @@ impl Debug {
     }
 }
 
-/// What a word after `-w` asks for.
+/// A value of `-w`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Warning {
-    /// Is a phony edge that names itself an error?
+    /// Whether a phony edge that names itself is an error.
     PhonyCycle { is_error: bool },
-    /// Nothing any more; this is the warning's name.
+    /// Has no effect.
     Deprecated(&'static str),
 }
 
-/// Reads a word after `-w`.
-pub fn warning(word: &[u8]) -> Result<Warning, Halt> {
+pub fn warning(word: &[u8]) -> Result<Warning, CommandLineError> {
     match word {
         b"phonycycle=err" => Ok(Warning::PhonyCycle { is_error: true }),
         b"phonycycle=warn" => Ok(Warning::PhonyCycle { is_error: false }),
         b"dupbuild=err" | b"dupbuild=warn" => Ok(Warning::Deprecated("dupbuild")),
         b"depfilemulti=err" | b"depfilemulti=warn" => Ok(Warning::Deprecated("depfilemulti")),
-        b"list" => Err(Halt::Text { text: WARNING_LIST.into(), code: 1 }),
-        _ => Err(Halt::Error(unknown("warning flag", word, ["phonycycle=err", "phonycycle=warn"]))),
+        b"list" => Err(CommandLineError::Text { text: WARNING_LIST.into(), code: 1 }),
+        _ => Err(CommandLineError::Error(unknown("warning flag", word, ["phonycycle=err", "phonycycle=warn"]))),
     }
 }
 
-/// The tool `-t` names.
-pub fn tool(name: &[u8]) -> Result<&'static Tool, Halt> {
+pub fn tool(name: &[u8]) -> Result<&'static Tool, CommandLineError> {
     if name == b"list" {
-        return Err(Halt::Text { text: tools::list(), code: 0 });
+        return Err(CommandLineError::Text { text: tools::list(), code: 0 });
     }
-    tools::find(name).map_err(|error| Halt::Fatal(error.text().into_owned()))
+    tools::find(name).map_err(|error| CommandLineError::Fatal(error.text().into_owned()))
 }
 
 /// `unknown KIND 'WORD', did you mean 'OTHER'?`

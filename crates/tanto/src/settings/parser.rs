@@ -1,35 +1,34 @@
-//! Flags as typed: read from words into fields, with nothing decided. Does not know defaults, nor config files.
+//! The parser of `ninja`'s and `tanto build`'s options, also in `TANTO_FLAGS`.
 
 use tanto_ninja::getopt::Getopt;
 use tanto_ninja::tools::Tool;
 
-use crate::flags::door::Door;
-use crate::flags::modes::{self, Debug, Warning};
-use crate::flags::stop::Halt;
-use crate::flags::table::{self, Flag, Id, Reach};
-use crate::settings::layer::{Layer, Origin};
+use super::flags::{self, Flag, Id, Reach};
+use crate::invocation::Invocation;
+use crate::settings::CommandLineError;
+use crate::settings::Origin;
+use crate::settings::declaration::Layer;
+use crate::settings::modes::{self, Debug, Warning};
 
-/// A `-t` tool, and what it was given.
+/// A `-t` tool and its arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToolCall {
-    /// Which.
     pub tool: &'static Tool,
-    /// What its messages call it: the argument that named it (`clean`, or `-tclean`).
+    /// The argument that named it (`clean`, or `-tclean`), for its messages.
     pub argv0: Vec<u8>,
-    /// What follows.
     pub args: Vec<Vec<u8>>,
 }
 
 /// The command whose output is shown while it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Followed {
-    /// The one that has run longest.
+    /// The longest-running one.
     Longest,
     /// The one that makes this target.
     Target(Vec<u8>),
 }
 
-/// What was typed.
+/// Options as typed, without defaults.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct LowArgs {
     /// `-C`
@@ -48,14 +47,13 @@ pub struct LowArgs {
     pub watch: bool,
     /// `--follow`
     pub follow: Option<Followed>,
-    /// What config files could have said too.
+    /// Those that are settings.
     pub layer: Layer,
-    /// What is no flag.
     pub targets: Vec<Vec<u8>>,
 }
 
 impl LowArgs {
-    /// These words over others, which can hold no place, no tool and no target.
+    /// Adds options of lower precedence. Takes no directory, tool or target from them.
     pub fn over(self, below: LowArgs) -> LowArgs {
         LowArgs {
             dry_run: self.dry_run || below.dry_run,
@@ -67,30 +65,27 @@ impl LowArgs {
     }
 }
 
-/// Reads words into `LowArgs`.
 pub struct Reader<'w> {
-    /// Which flags there are.
-    pub door: Door,
-    /// `Origin::Flag`, or the variable that the words come from.
+    pub invocation: Invocation,
+    /// The command line, or the variable with the options.
     pub origin: Origin,
-    /// The first target ends the flags.
+    /// The first target ends the options.
     pub posix: bool,
-    /// Takes a warning that need not end the program.
     pub warn: &'w mut dyn FnMut(&[u8]),
 }
 
 impl Reader<'_> {
-    /// Reads all of `args`, which do not begin with the program's name.
-    pub fn read(&mut self, args: &[Vec<u8>]) -> Result<LowArgs, Halt> {
+    /// Parses all of `args`, without the program's name.
+    pub fn read(&mut self, args: &[Vec<u8>]) -> Result<LowArgs, CommandLineError> {
         let mut low = LowArgs::default();
-        let mut getopt = Getopt::new(table::known(self.door), args, self.posix);
-        while let Some((flag, value)) = getopt.flag().map_err(Halt::Usage)? {
-            if flag.id == Id::Tool && self.origin == Origin::Flag {
+        let mut getopt = Getopt::new(flags::known(self.invocation), args, self.posix);
+        while let Some((flag, value)) = getopt.flag().map_err(CommandLineError::Usage)? {
+            if flag.id == Id::Tool && self.origin == Origin::CommandLine {
                 if low.watch {
-                    return Err(Halt::Fatal(b"--watch is for builds, not for a tool (-t)".to_vec()));
+                    return Err(CommandLineError::Fatal(b"--watch is for builds, not for a tool (-t)".to_vec()));
                 }
                 low.tool = Some(tool_call(value, &getopt)?);
-                // What stood before the tool is dropped, as ninja drops it.
+                // Targets before the tool are dropped, as in ninja.
                 return Ok(low);
             }
             self.take(&mut low, flag, value)?;
@@ -99,13 +94,15 @@ impl Reader<'_> {
         Ok(low)
     }
 
-    fn take(&mut self, low: &mut LowArgs, flag: &'static Flag, value: &[u8]) -> Result<(), Halt> {
-        if flag.reach == Reach::Command && self.origin != Origin::Flag {
-            return Err(Halt::Fatal(format!("{} goes on the command line only", flag.names()).into_bytes()));
+    fn take(&mut self, low: &mut LowArgs, flag: &'static Flag, value: &[u8]) -> Result<(), CommandLineError> {
+        if flag.reach == Reach::Command && self.origin != Origin::CommandLine {
+            return Err(CommandLineError::Fatal(
+                format!("{} goes on the command line only", flag.names()).into_bytes(),
+            ));
         }
         match flag.id {
-            Id::Help => return Err(Halt::Help),
-            Id::Version => return Err(Halt::Version),
+            Id::Help => return Err(CommandLineError::Help),
+            Id::Version => return Err(CommandLineError::Version),
             Id::Directory => low.dir = Some(value.to_vec()),
             Id::Manifest => low.manifest = Some(value.to_vec()),
             Id::DryRun => low.dry_run = true,
@@ -115,31 +112,20 @@ impl Reader<'_> {
             Id::Watch => low.watch = true,
             Id::Follow if value.is_empty() => low.follow = Some(Followed::Longest),
             Id::Follow => low.follow = Some(Followed::Target(value.to_vec())),
-            Id::Verbose | Id::Quiet => self.say(low, flag, b"yes")?,
-            Id::Status
-            | Id::Jobs
-            | Id::KeepGoing
-            | Id::MaxLoad
-            | Id::LogVersion
-            | Id::Format
-            | Id::Memory
-            | Id::Record => {
-                self.say(low, flag, value)?;
-            }
-            Id::HangTimeout | Id::Timeout | Id::Leftovers | Id::Jobserver => self.say(low, flag, value)?,
-            Id::ClangWorker | Id::Checkpoints | Id::VerifyCheckpoints => self.say(low, flag, value)?,
+            Id::Verbose | Id::Quiet => self.set(low, flag, b"yes")?,
+            _ => self.set(low, flag, value)?,
         }
         Ok(())
     }
 
-    fn say(&self, low: &mut LowArgs, flag: &'static Flag, value: &[u8]) -> Result<(), Halt> {
-        if low.layer.say(flag.id, value, self.origin) {
+    fn set(&self, low: &mut LowArgs, flag: &'static Flag, value: &[u8]) -> Result<(), CommandLineError> {
+        if low.layer.set(flag.id, value, self.origin) {
             return Ok(());
         }
-        Err(Halt::Fatal(wrong_value(flag)))
+        Err(CommandLineError::Fatal(wrong_value(flag)))
     }
 
-    fn warning(&mut self, low: &mut LowArgs, word: &[u8]) -> Result<(), Halt> {
+    fn warning(&mut self, low: &mut LowArgs, word: &[u8]) -> Result<(), CommandLineError> {
         match modes::warning(word)? {
             Warning::PhonyCycle { is_error } => low.phony_cycle_is_error = Some(is_error),
             Warning::Deprecated(name) => (self.warn)(format!("deprecated warning '{name}'").as_bytes()),
@@ -148,11 +134,11 @@ impl Reader<'_> {
     }
 }
 
-fn tool_call(name: &[u8], getopt: &Getopt<'_, Flag>) -> Result<ToolCall, Halt> {
+fn tool_call(name: &[u8], getopt: &Getopt<'_, Flag>) -> Result<ToolCall, CommandLineError> {
     Ok(ToolCall { tool: modes::tool(name)?, argv0: getopt.last().to_vec(), args: getopt.rest().to_vec() })
 }
 
-/// What ninja says of a wrong value; our own flags say what they expect.
+/// The message for an invalid value: ninja's own for its options.
 pub fn wrong_value(flag: &Flag) -> Vec<u8> {
     match flag.id {
         Id::Jobs => "invalid -j parameter".into(),

@@ -1,8 +1,7 @@
-//! Numbers as C's `strtol` and `strtod` read them, which is how ninja reads its flags' values. Does not know what
-//! they count.
+//! Numbers as C's `strtol` and `strtod` parse them, as ninja does for its options; sizes and times.
 
-/// The whole text as a decimal number: leading white space and a sign may stand before it, nothing after it. The
-/// empty text is 0; a number beyond the range is the range's end.
+/// Parses a decimal number after optional white space and a sign; nothing may follow it. Empty text is 0; values out of
+/// range are clamped.
 pub fn integer(text: &[u8]) -> Option<i64> {
     if text.is_empty() {
         return Some(0);
@@ -16,7 +15,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// A size: digits and K, M, G or T (KiB to TiB), which a `B` or `iB` may follow. In KiB.
+/// Parses a size in KiB: digits and K, M, G or T (KiB to TiB), optionally with `B` or `iB`.
 pub fn size_kib(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, unit) = text.split_at(digits);
@@ -27,15 +26,15 @@ pub fn size_kib(text: &[u8]) -> Option<u64> {
     number.checked_mul(1 << (10 * power))
 }
 
-/// The number at the text's beginning, whatever follows it.
+/// Parses the number at the start of the text.
 pub fn real_prefix(text: &[u8]) -> Option<f64> {
     let (negative, text) = sign(text.trim_ascii_start_c());
     let magnitude = word(text).or_else(|| decimal(text))?;
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// A length of time in milliseconds: numbers with `d`, `h`, `m`, `s` or `ms` behind them, one after the other, or one
-/// number alone for seconds. Parts of a millisecond are dropped. None for what is none, or is longer than a century.
+/// Parses a duration in milliseconds: numbers followed by `d`, `h`, `m`, `s` or `ms`, or one number in seconds.
+/// Fractions of a millisecond are dropped. `None` if it is longer than a century.
 pub fn milliseconds(text: &[u8]) -> Option<i64> {
     const CENTURY: f64 = 100.0 * 366.0 * 86_400_000.0;
     let (mut sum, mut rest) = (0.0, text);
@@ -55,7 +54,7 @@ pub fn milliseconds(text: &[u8]) -> Option<i64> {
         sum += number * factor;
         rest = &rest[digits + letters..];
     }
-    // It is no less than 0, and what is under a century fits.
+    // Not negative, and a century fits.
     (sum <= CENTURY).then_some(sum as i64)
 }
 
@@ -64,7 +63,7 @@ trait TrimC {
 }
 
 impl TrimC for [u8] {
-    /// White space as C's `isspace` has it: with the vertical tab, which Rust leaves out.
+    /// Trims white space of C's `isspace`, which includes the vertical tab.
     fn trim_ascii_start_c(&self) -> &[u8] {
         let at = self.iter().position(|byte| !matches!(byte, b' ' | b'\t'..=b'\r')).unwrap_or(self.len());
         &self[at..]
@@ -88,7 +87,7 @@ fn word(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// `12`, `12.5`, `.5`, `1e3`: the longest beginning that is a number.
+/// Parses the longest prefix that is a number: `12`, `12.5`, `.5`, `1e3`.
 fn decimal(text: &[u8]) -> Option<f64> {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(0);
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_have_units() {
+    fn durations_have_units() {
         let known = [("5", 5000), ("0", 0), ("1.5", 1500), ("10m", 600_000), ("1h30m", 5_400_000), ("250ms", 250)];
         for (text, ms) in known.into_iter().chain([("2d", 172_800_000), (".5s", 500), ("1m30", -1)]) {
             assert_eq!(milliseconds(text.as_bytes()), Some(ms).filter(|&ms| ms >= 0), "{text}");

@@ -1,0 +1,354 @@
+//! The values of settings: their types, how they are written, and how `tanto doctor` shows them.
+
+use std::num::NonZeroUsize;
+
+use tanto_exec::monitor::watcher::Leftovers;
+use tanto_exec::text::units::ExactDuration;
+use tanto_ninja::snapshot::SnapshotPolicy;
+use tanto_record::views::ninja::Verbosity;
+use tanto_sys::machine::cpu;
+use tanto_sys::threads::ThreadLimit;
+
+use crate::settings::number;
+
+/// The maximum number of commands at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Jobs {
+    /// 1 or more.
+    AtMost(u32),
+    Unlimited,
+    /// The number of processors.
+    Processors,
+    /// ninja's default: the number of processors and two more; one more if there are one or two.
+    ProcessorsAndMore,
+}
+
+impl Jobs {
+    /// Returns the number, 1 or more. Counts the processors only if it depends on them.
+    pub fn limit(self, processors: impl FnOnce() -> usize) -> usize {
+        match self {
+            Jobs::AtMost(limit) => limit as usize,
+            // ninja's infinity; it fits a `-j` that is passed on.
+            Jobs::Unlimited => i32::MAX as usize,
+            Jobs::Processors => processors().max(1),
+            Jobs::ProcessorsAndMore => match processors() {
+                0 | 1 => 2,
+                2 => 3,
+                many => many + 2,
+            },
+        }
+    }
+}
+
+/// The memory that commands share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// No limit.
+    Off,
+    /// The free memory.
+    Free,
+    /// In KiB.
+    AtMost(u64),
+}
+
+/// The text before each command's description.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StatusFormat {
+    /// `NINJA_STATUS`, with `%` placeholders.
+    Percent(Vec<u8>),
+    /// `--status`, with `$` variables.
+    Variables(Vec<u8>),
+}
+
+/// The output of a build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// `Live` as tanto, `Plain` as ninja.
+    Auto,
+    /// A live region, if the output is a terminal.
+    Live,
+    /// ninja's lines.
+    Plain,
+    /// Events as lines of JSON.
+    Jsonl,
+}
+
+/// Whether the tokens of `-j` are shared with commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobserverMode {
+    /// `On` as tanto if `MAKEFLAGS` names no jobserver.
+    Auto,
+    /// Through an inherited pipe.
+    On,
+    Off,
+    /// Through a named pipe.
+    Fifo,
+}
+
+/// Whether compilers run in the compile worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClangWorker {
+    /// If there is one.
+    Auto,
+    Off,
+    /// Fail the build if there is none.
+    Require,
+}
+
+/// The number of checkpoints that are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    Auto,
+    AtMost(u32),
+}
+
+impl Kept {
+    pub fn limit(self) -> u32 {
+        match self {
+            // A checkpoint takes 10 to 100 MiB; people alternate between a handful of files.
+            Kept::Auto => 8,
+            Kept::AtMost(limit) => limit,
+        }
+    }
+}
+
+/// Larger numbers of checkpoints are refused.
+const MAX_CHECKPOINTS: u32 = 64;
+
+/// Values at or above ninja's infinity, `INT_MAX`, and those that are not positive mean no limit: `None`.
+fn below_infinity(value: i64) -> Option<u32> {
+    u32::try_from(value).ok().filter(|&count| count > 0 && i64::from(count) < i64::from(i32::MAX))
+}
+
+pub fn jobs(value: &[u8]) -> Option<Jobs> {
+    let count = number::integer(value).filter(|&count| count >= 0)?;
+    Some(below_infinity(count).map_or(Jobs::Unlimited, Jobs::AtMost))
+}
+
+pub fn keep_going(value: &[u8]) -> Option<u32> {
+    number::integer(value).map(|count| below_infinity(count).unwrap_or(u32::MAX))
+}
+
+/// Parses `yes` or `no`.
+pub fn switch(value: &[u8], on: Verbosity) -> Option<Verbosity> {
+    match value {
+        b"yes" => Some(on),
+        b"no" => Some(Verbosity::Normal),
+        _ => None,
+    }
+}
+
+pub fn on_or_off(value: &[u8]) -> Option<bool> {
+    match value {
+        b"on" => Some(true),
+        b"off" => Some(false),
+        _ => None,
+    }
+}
+
+pub fn log_version(value: &[u8]) -> Option<Option<u32>> {
+    match value {
+        [digit @ b'5'..=b'7'] => Some(Some(u32::from(digit - b'0'))),
+        _ => None,
+    }
+}
+
+pub fn shown(value: &[u8]) -> Option<Shown> {
+    match value {
+        b"auto" => Some(Shown::Auto),
+        b"live" => Some(Shown::Live),
+        b"plain" => Some(Shown::Plain),
+        b"jsonl" => Some(Shown::Jsonl),
+        _ => None,
+    }
+}
+
+/// Parses a limit in milliseconds; 0 means no limit.
+pub fn time(value: &[u8]) -> Option<Option<i64>> {
+    Some(Some(number::milliseconds(value)?).filter(|&ms| ms > 0))
+}
+
+pub fn leftovers(value: &[u8]) -> Option<Leftovers> {
+    match value {
+        b"ignore" => Some(Leftovers::Ignore),
+        b"report" => Some(Leftovers::Report),
+        b"kill" => Some(Leftovers::Kill),
+        _ => None,
+    }
+}
+
+pub fn memory(value: &[u8]) -> Option<Memory> {
+    match value {
+        b"auto" => Some(Memory::Free),
+        b"off" => Some(Memory::Off),
+        size => number::size_kib(size).filter(|&kib| kib > 0).map(Memory::AtMost),
+    }
+}
+
+pub fn jobserver(value: &[u8]) -> Option<JobserverMode> {
+    match value {
+        b"auto" => Some(JobserverMode::Auto),
+        b"on" => Some(JobserverMode::On),
+        b"off" => Some(JobserverMode::Off),
+        b"fifo" => Some(JobserverMode::Fifo),
+        _ => None,
+    }
+}
+
+pub fn clang_worker(value: &[u8]) -> Option<ClangWorker> {
+    match value {
+        b"auto" => Some(ClangWorker::Auto),
+        b"off" => Some(ClangWorker::Off),
+        b"require" => Some(ClangWorker::Require),
+        _ => None,
+    }
+}
+
+pub fn checkpoints(value: &[u8]) -> Option<Kept> {
+    match value {
+        b"auto" => Some(Kept::Auto),
+        b"off" => Some(Kept::AtMost(0)),
+        number => count(number).filter(|&count| count <= MAX_CHECKPOINTS).map(Kept::AtMost),
+    }
+}
+
+pub fn count(value: &[u8]) -> Option<u32> {
+    number::integer(value).filter(|_| !value.is_empty()).and_then(|count| u32::try_from(count).ok())
+}
+
+pub fn snapshots(value: &[u8]) -> Option<SnapshotPolicy> {
+    match value {
+        b"auto" => Some(SnapshotPolicy::Auto),
+        b"always" => Some(SnapshotPolicy::Always),
+        b"off" => Some(SnapshotPolicy::Off),
+        _ => None,
+    }
+}
+
+pub fn threads(value: &[u8]) -> Option<ThreadLimit> {
+    let count = usize::try_from(number::integer(value)?).ok()?;
+    NonZeroUsize::new(count).map(ThreadLimit::AtMost)
+}
+
+/// The values as `tanto doctor` shows them.
+pub mod text {
+    use super::*;
+
+    pub fn jobs(jobs: &Jobs) -> String {
+        let ninja = Jobs::ProcessorsAndMore.limit(cpu::count);
+        match jobs {
+            Jobs::Unlimited => "no limit".into(),
+            Jobs::Processors => format!("{} (under the name ninja: {ninja})", jobs.limit(cpu::count)),
+            jobs => jobs.limit(cpu::count).to_string(),
+        }
+    }
+
+    pub fn memory(memory: &Memory) -> String {
+        match memory {
+            Memory::Off => "no limit".into(),
+            Memory::Free => "free memory".into(),
+            Memory::AtMost(kib) if kib.is_multiple_of(1 << 10) => format!("{} MiB", kib >> 10),
+            Memory::AtMost(kib) => format!("{kib} KiB"),
+        }
+    }
+
+    pub fn jobserver(mode: &JobserverMode) -> String {
+        match mode {
+            JobserverMode::Auto => "a pipe, unless there is a jobserver (under the name ninja: off)",
+            JobserverMode::On => "a pipe",
+            JobserverMode::Off => "off",
+            JobserverMode::Fifo => "a named pipe",
+        }
+        .into()
+    }
+
+    pub fn clang_worker(worker: &ClangWorker) -> String {
+        match worker {
+            ClangWorker::Auto => "if there is one",
+            ClangWorker::Off => "off",
+            ClangWorker::Require => "required",
+        }
+        .into()
+    }
+
+    pub fn checkpoints(kept: &Kept) -> String {
+        match kept {
+            Kept::AtMost(0) => "none".into(),
+            Kept::Auto => format!("of {} files (under the name ninja: none)", kept.limit()),
+            Kept::AtMost(count) => format!("of {count} files"),
+        }
+    }
+
+    pub fn one_in(count: &u32) -> String {
+        if *count == 0 { "none".into() } else { format!("one in {count}") }
+    }
+
+    pub fn threads(threads: &ThreadLimit) -> String {
+        match threads {
+            ThreadLimit::Auto => "auto".into(),
+            ThreadLimit::AtMost(most) => most.to_string(),
+        }
+    }
+
+    pub fn time(limit_ms: &Option<i64>) -> String {
+        limit_ms.map_or("no limit".into(), |ms| ExactDuration(ms).to_string())
+    }
+
+    pub fn leftovers(leftovers: &Leftovers) -> String {
+        match leftovers {
+            Leftovers::Ignore => "ignore",
+            Leftovers::Report => "report",
+            Leftovers::Kill => "kill",
+        }
+        .into()
+    }
+
+    pub fn snapshots(policy: &SnapshotPolicy) -> String {
+        match policy {
+            SnapshotPolicy::Auto => "where they save time",
+            SnapshotPolicy::Always => "always",
+            SnapshotPolicy::Off => "off",
+        }
+        .into()
+    }
+
+    pub fn keep_going(count: &u32) -> String {
+        if *count == u32::MAX { "no limit".into() } else { count.to_string() }
+    }
+
+    pub fn max_load(load: &f64) -> String {
+        if *load > 0.0 { load.to_string() } else { "no limit".into() }
+    }
+
+    pub fn verbosity(verbosity: &Verbosity) -> String {
+        match verbosity {
+            Verbosity::Quiet => "quiet",
+            Verbosity::Normal => "normal",
+            Verbosity::Verbose => "verbose",
+        }
+        .into()
+    }
+
+    pub fn shown(shown: &Shown) -> String {
+        match shown {
+            Shown::Auto => "live on a terminal (under the name ninja: plain)",
+            Shown::Live => "live",
+            Shown::Plain => "plain",
+            Shown::Jsonl => "jsonl",
+        }
+        .into()
+    }
+
+    pub fn status(status: &StatusFormat) -> String {
+        let (StatusFormat::Percent(format) | StatusFormat::Variables(format)) = status;
+        format!("\"{}\"", String::from_utf8_lossy(format))
+    }
+
+    pub fn log_version(version: &Option<u32>) -> String {
+        version.map_or_else(|| "as the other ninja in PATH, else 7".into(), |version| version.to_string())
+    }
+
+    pub fn on_or_off(is_on: &bool) -> String {
+        if *is_on { "on" } else { "off" }.into()
+    }
+}
