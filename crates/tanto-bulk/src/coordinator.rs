@@ -38,6 +38,7 @@ use tanto_exec::run::{self, BuildOutcome};
 use tanto_exec::runner::Runner;
 use tanto_exec::schedule::{AdmissionLimits, ResourceSample};
 use tanto_record::database::journal::Journal;
+use tanto_record::estimates::TimeLeftEstimator;
 
 use self::clients::Clients;
 use self::control_socket::ControlServer;
@@ -70,8 +71,10 @@ impl Build<'_> {
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), PlanError> {
         let mut schedule = plan.schedule(times)?;
         let Build { settings, runner, view, clock, epoch_ms, control, sources, sampler } = self;
+        let mut estimator = TimeLeftEstimator::default();
         for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
+            estimator.planned(JobId(package), expected_ms);
             view.event(Event::Planned { job: JobId(package), expected_ms });
         }
         let mut coordinator = Coordinator {
@@ -83,6 +86,8 @@ impl Build<'_> {
             control,
             sources,
             clients: Clients::new(settings.clients),
+            estimator,
+            begun_ms: clock.now_ms(),
             running: BTreeMap::new(),
             reopened: Vec::new(),
             counts_changed: true,
@@ -94,6 +99,7 @@ impl Build<'_> {
         }
         let mut no_sample = ResourceSample::default;
         schedule.begin();
+        coordinator.estimator.build_started(&schedule.downstream_ms());
         let run = run::Build {
             frontend: &mut coordinator,
             schedule: &mut schedule,

@@ -57,11 +57,8 @@ pub struct TimeLeft {
     pub done: f64,
     /// `None` if unknown.
     pub left_ms: Option<i64>,
-}
-
-/// Returns the time left for this work, done at this parallelism: at least that of the longest chain.
-pub fn time_left_ms(work_ms: f64, longest_chain_ms: f64, parallelism: f64) -> f64 {
-    (work_ms / parallelism).max(longest_chain_ms)
+    /// The time left for the longest chain of commands.
+    pub longest_chain_ms: i64,
 }
 
 impl TimeLeftEstimator {
@@ -177,7 +174,8 @@ impl TimeLeftEstimator {
         let is_known = !is_late || left_ms / at_a_time > longest_ms;
         TimeLeft {
             done: if all_ms > 0.0 { (spent_ms / all_ms).clamp(0.0, 1.0) } else { 0.0 },
-            left_ms: is_known.then(|| time_left_ms(left_ms, longest_ms, at_a_time) as i64),
+            left_ms: is_known.then(|| (left_ms / at_a_time).max(longest_ms) as i64),
+            longest_chain_ms: longest_ms as i64,
         }
     }
 

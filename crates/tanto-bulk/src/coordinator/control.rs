@@ -55,10 +55,7 @@ impl Coordinator<'_> {
 impl Control<'_, '_> {
     fn handle(&mut self, request: Request) -> Response {
         match request {
-            Request::Status => {
-                let left_ms = self.coordinator.left_ms(self.schedule);
-                Response::ok(self.coordinator.status(self.schedule, left_ms))
-            }
+            Request::Status => Response::ok(self.coordinator.status(self.schedule)),
             Request::Log { package, stage } => self.log(&package, stage.as_deref()),
             Request::Retry { packages, records } => {
                 let (known, unknown) = self.find(&packages);
@@ -309,7 +306,9 @@ impl Control<'_, '_> {
         let wall_ms = self.coordinator.typical_ms(self.schedule);
         self.schedule.set_cost(job, Cost { wall_ms, ..Cost::default() });
         if planned.state() == State::Open {
-            self.view.event(Event::Planned { job, expected_ms: Some(i64::from(wall_ms)) });
+            let expected_ms = Some(i64::from(wall_ms));
+            self.coordinator.estimator.planned(job, expected_ms);
+            self.view.event(Event::Planned { job, expected_ms });
         }
         self.coordinator.plan.replace(package, planned, true);
     }

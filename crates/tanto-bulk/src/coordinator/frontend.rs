@@ -12,6 +12,7 @@ use tanto_exec::schedule::Schedule;
 use tanto_protocol::AttemptResult;
 use tanto_record::database::Change;
 use tanto_record::database::journal::Journal;
+use tanto_record::estimates::TimeLeftEstimator;
 
 use super::clients::Clients;
 use super::control_socket::ControlServer;
@@ -35,6 +36,9 @@ pub struct Coordinator<'a> {
     /// Scan records of the packages; empty if unknown.
     pub sources: Sources,
     pub clients: Clients,
+    pub estimator: TimeLeftEstimator,
+    /// When the build began.
+    pub begun_ms: i64,
     pub running: BTreeMap<Package, Running>,
     /// Packages that are open again although their job has just ended in the schedule.
     pub reopened: Vec<Package>,
@@ -113,8 +117,14 @@ impl Coordinator<'_> {
             let expected_ms = Some(i64::from(schedule.cost(job).wall_ms));
             match (from, state) {
                 (State::Open, PackageState::Open(_) | PackageState::Running(_)) => {}
-                (_, PackageState::Open(_)) => view.event(Event::Planned { job, expected_ms }),
-                (State::Open, _) => view.event(Event::Unplanned { job, expected_ms }),
+                (_, PackageState::Open(_)) => {
+                    self.estimator.planned(job, expected_ms);
+                    view.event(Event::Planned { job, expected_ms });
+                }
+                (State::Open, _) => {
+                    self.estimator.unplanned(job);
+                    view.event(Event::Unplanned { job, expected_ms });
+                }
                 _ => {}
             }
             if matches!(state, PackageState::IndirectFailed(_) | PackageState::IndirectPrefailed(_)) {
@@ -170,6 +180,7 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         if !why.is_empty() {
             self.journal.record(Change::Due { package, why });
         }
+        self.estimator.started(JobId(package));
         Ok(Start::Run(self.grant(package, failures, excluded), info))
     }
 
@@ -193,7 +204,10 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
             view.event(Event::Notice { level: Level::Warning, text });
         }
         let records = match self.running.remove(&package) {
-            Some(Running { step: Step::Ended(state), .. }) => self.end(package, state),
+            Some(Running { step: Step::Ended(state), began_ms, .. }) => {
+                self.estimator.finished(JobId(package), self.clock.now_ms() - began_ms);
+                self.end(package, state)
+            }
             Some(running) => unreachable!("a job ended in {running:?}"),
             None => self.finish_without_attempt(package),
         };

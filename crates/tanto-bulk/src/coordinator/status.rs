@@ -5,20 +5,11 @@ use std::fmt::Write;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::Schedule;
 use tanto_exec::text::units::ExactDuration;
-use tanto_record::estimates::time_left_ms;
+use tanto_record::estimates::TimeLeft;
 
 use super::frontend::Coordinator;
 use super::{clients, state::State};
 use crate::resolve::Package;
-
-/// What is left. Milliseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
-    /// What the longest chain of packages takes.
-    path: u64,
-    /// What all take together.
-    work: u64,
-}
 
 /// The maximum number of failures in the text.
 const MAX_FAILURES: usize = 50;
@@ -29,15 +20,11 @@ impl Coordinator<'_> {
         State::ALL.iter().map(|state| state.name()).zip(self.plan.counts()).filter(|&(_, count)| count > 0).collect()
     }
 
-    /// What is still to be done, as far as can be told.
-    pub(super) fn left_ms(&self, schedule: &Schedule) -> Left {
+    fn time_left(&mut self) -> TimeLeft {
         let now_ms = self.clock.now_ms();
-        let (path, work) = schedule.remaining_ms(|job| {
-            let expected = schedule.expected_ms(job);
-            let began_ms = self.running.get(&job.0).map_or(now_ms, |progress| progress.began_ms);
-            expected.saturating_sub(u64::try_from(now_ms - began_ms).unwrap_or(0))
-        });
-        Left { path, work }
+        let running = self.running.iter().map(|(&package, it)| (JobId(package), now_ms - it.began_ms));
+        let parallelism = if self.settings.clients > 0 { self.settings.clients } else { self.running.len().max(1) };
+        self.estimator.estimate(now_ms - self.begun_ms, running, parallelism)
     }
 
     /// Returns the median of the estimates, for packages without one.
@@ -48,12 +35,12 @@ impl Coordinator<'_> {
     }
 
     /// States, time left, running packages and failures.
-    pub(super) fn status(&self, schedule: &Schedule, left: Left) -> String {
+    pub(super) fn status(&mut self, schedule: &Schedule) -> String {
         let counts: Vec<String> = self.counts().iter().map(|(state, count)| format!("{count} {state}")).collect();
         let mut text = format!("{} packages: {}\n", self.plan.packages.len(), counts.join(", "));
-        let clients = self.running.len().max(1);
-        let left_ms = time_left_ms(left.work as f64, left.path as f64, clients as f64) as u64;
-        let _ = writeln!(text, "about {} left; the longest chain takes {}", span(left_ms), span(left.path));
+        let TimeLeft { left_ms, longest_chain_ms, .. } = self.time_left();
+        let left = left_ms.map_or("an unknown time".to_owned(), |ms| format!("about {}", span(ms)));
+        let _ = writeln!(text, "{left} left; the longest chain takes {}", span(longest_chain_ms));
         let mut running: Vec<Package> = self.running.keys().copied().collect();
         running.sort_unstable_by_key(|package| (self.running[package].began_ms, *package));
         for package in running {
@@ -78,7 +65,7 @@ impl Coordinator<'_> {
     fn running_line(&self, text: &mut String, package: Package, schedule: &Schedule) {
         let running = &self.running[&package];
         let now_ms = self.clock.now_ms();
-        let ms = |since: i64| u64::try_from(now_ms - since).unwrap_or(0);
+        let ms = |since: i64| (now_ms - since).max(0);
         let expected = match schedule.cost(JobId(package)).wall_ms {
             0 => String::new(),
             ms => format!(" of {}", span(ms.into())),
@@ -92,7 +79,6 @@ impl Coordinator<'_> {
 }
 
 /// A duration in whole seconds.
-fn span(ms: u64) -> String {
-    let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX / 1000);
-    ExactDuration(seconds * 1000).to_string()
+fn span(ms: i64) -> String {
+    ExactDuration(ms / 1000 * 1000).to_string()
 }

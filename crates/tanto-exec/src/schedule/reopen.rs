@@ -71,33 +71,6 @@ impl Schedule {
         }
         chain
     }
-
-    /// Returns the duration of the longest remaining chain and of all remaining commands together, without those
-    /// blocked by a failure. `rest` returns the remaining time of a running job.
-    pub fn remaining_ms(&self, rest: impl Fn(JobId) -> u64) -> (u64, u64) {
-        let chain = self.topological_order();
-        let mut is_lost = vec![false; self.jobs.len()];
-        for &job in &chain {
-            if self.state(job) == State::Failed || is_lost[job.0 as usize] {
-                self.jobs[job.0 as usize].dependents.iter().for_each(|user| is_lost[user.job.0 as usize] = true);
-            }
-        }
-        let (mut path, mut work) = (0, 0);
-        let mut behind: Vec<u64> = vec![0; self.jobs.len()];
-        for &job in chain.iter().rev() {
-            let own = match self.state(job) {
-                _ if is_lost[job.0 as usize] => 0,
-                State::Running => rest(job),
-                _ if self.is_pending(job) => self.expected_ms(job),
-                _ => 0,
-            };
-            let users = self.jobs[job.0 as usize].dependents.iter().map(|user| behind[user.job.0 as usize]);
-            behind[job.0 as usize] = users.max().unwrap_or(0) + own;
-            work += own;
-            path = path.max(behind[job.0 as usize]);
-        }
-        (path, work)
-    }
 }
 
 #[cfg(test)]
@@ -132,13 +105,10 @@ mod tests {
         let mut schedule = row(3);
         assert_eq!(next(&mut schedule), Some(0));
         schedule.failed(JobId(0));
-        assert_eq!(schedule.remaining_ms(|_| 0), (0, 0));
         schedule.reopen(JobId(0));
         schedule.enqueue_if_ready(JobId(0));
-        assert_eq!(schedule.remaining_ms(|_| 0), (30, 30));
         for job in 0..3 {
             assert_eq!(next(&mut schedule), Some(job));
-            assert_eq!(schedule.remaining_ms(|_| 4), (24 - 10 * u64::from(job), 24 - 10 * u64::from(job)));
             schedule.succeeded(JobId(job));
         }
         assert!(!schedule.has_work());

@@ -204,7 +204,7 @@ impl Build {
         if self.slow.second != second {
             self.slow = SlowNumbers { second, rate: self.pace.rate(passed_ms), left_ms: time_left.left_ms };
         }
-        TimeLeft { done: self.done, left_ms: self.slow.left_ms }
+        TimeLeft { done: self.done, left_ms: self.slow.left_ms, ..time_left }
     }
 }
 
