@@ -97,8 +97,10 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> Wrong {
     let at = error.span().map_or(text.len(), |span| span.start);
     let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let line = text[start..].lines().next().unwrap_or_default();
-    let unquoted = line
-        .split_once('=')
+    // A line that is valid by itself, such as a duplicate, does not lack quotes.
+    let invalid = Some(line).filter(|line| DeTable::parse(line).is_err());
+    let unquoted = invalid
+        .and_then(|line| line.split_once('='))
         .map(|(key, value)| (key.trim(), value.trim()))
         .filter(|(key, value)| known(key.as_bytes()).is_ok() && !value.is_empty() && !value.contains(['"', '\'', '#']));
     match unquoted {
