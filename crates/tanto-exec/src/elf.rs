@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_in_a_file_is_read_or_refused() {
+    fn arbitrary_files_never_panic() {
         let dir = Scratch::new("build-id-odd");
         let seeds = vec![program(&[note(1, b"Linux\0", b"abc"), note(3, GNU, b"\x01\xab")].concat())];
         let tokens: &[&[u8]] = &[b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff", b"\0\0\0\0", GNU];

@@ -107,7 +107,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn the_first_program_of_a_command_is_found() {
+    fn first_program_of_a_command_is_found() {
         let dir = Scratch::new("startup");
         dir.program("bin/tool", "#!/bin/sh\n");
         let of = |command: &str| Startup::in_own_environment().program_of(command.as_bytes(), dir.path());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_measured_and_does_not_run() {
+    fn programs_are_measured_without_running() {
         let dir = Scratch::new("startup-cost");
         let mut startup = Startup::in_own_environment();
         assert!(startup.cost_us(Path::new("/usr/bin/env")).is_some());
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loaders_that_know_the_mode_are_asked() {
+    fn only_loaders_with_the_verify_mode_are_used() {
         let dir = Scratch::new("startup-loader");
         dir.write("loader", "LD_LIBRARY_PATH LD_PRELOAD");
         assert!(!knows_the_mode(&dir.at("loader")));

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_written_in_order() {
+    fn data_is_written_in_order() {
         let (stream, written) = alone(usize::MAX);
         let mut expected = Vec::new();
         for number in 0..50_000 {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_written_before_the_end() {
+    fn queued_data_is_written_before_the_end() {
         let (stream, written) = alone(usize::MAX);
         stream.append(b"a");
         assert_eq!(written.recv().unwrap(), b"a");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_may_wait_is_written_too() {
+    fn data_beyond_the_queue_limit_is_written() {
         let (stream, written) = alone(usize::MAX);
         for _ in 0..5 {
             stream.append(&vec![b'x'; MOST]);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn files_do_not_mix_and_one_may_end_before_another() {
+    fn files_are_independent() {
         let writer = Rc::default();
         let (a, in_a) = stream(&writer, usize::MAX);
         let (b, in_b) = stream(&writer, usize::MAX);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_ends_is_written_all_the_same() {
+    fn dropped_streams_are_written() {
         let (stream, written) = alone(usize::MAX);
         stream.append(b"a");
         drop(stream);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_ends_the_writing_and_nothing_else() {
+    fn a_full_disk_ends_only_its_stream() {
         let writer = Rc::default();
         let (full, written) = stream(&writer, MOST);
         let (other, in_other) = stream(&writer, usize::MAX);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_told_at_the_end() {
+    fn open_errors_are_returned_at_the_end() {
         let open = || Err::<Vec<u8>, _>(io::ErrorKind::PermissionDenied.into());
         let stream = Rc::<Writer>::default().begin(open).unwrap();
         stream.append(b"a");
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_told() {
+    fn the_first_error_is_returned() {
         let (stream, _) = alone(usize::MAX);
         let fail = |kind: io::ErrorKind| -> Last { Box::new(move || Err(kind.into())) };
         let last = vec![fail(io::ErrorKind::StorageFull), fail(io::ErrorKind::NotFound)];

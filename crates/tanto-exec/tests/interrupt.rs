@@ -111,7 +111,7 @@ fn console() {
 }
 
 #[test]
-fn a_signal_is_passed_on_to_every_job() {
+fn signals_are_forwarded_to_every_job() {
     for (signal, name) in [(2, "INT"), (15, "TERM"), (1, "HUP")] {
         let place = Address::new(name);
         let mut build = place.build("two_jobs");
@@ -137,7 +137,7 @@ fn a_dropped_runner_leaves_no_orphans() {
 }
 
 #[test]
-fn a_console_job_is_told_by_its_terminal_only() {
+fn console_jobs_are_signalled_by_their_terminal_only() {
     let place = Address::new("console");
     let mut build = place.build("console");
     place.wait_for_job(0);

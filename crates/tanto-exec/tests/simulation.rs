@@ -467,7 +467,7 @@ impl Drop for Seed {
 }
 
 #[test]
-fn every_seed_keeps_the_rules_and_replays() {
+fn every_seed_keeps_invariants_and_replays() {
     let (first, count) = (number("TANTO_SEED", 0), number("TANTO_SCHEDULES", 10_000));
     let mut ends = BTreeSet::new();
     for seed in first..first + count {

@@ -115,7 +115,7 @@ fn line(text: &[u8]) -> String {
 }
 
 #[test]
-fn a_tree_that_does_nothing_hangs_and_is_ended_whole() {
+fn an_idle_tree_hangs_and_is_terminated() {
     let mut watch = Watch::new(hang(), Leftovers::Ignore);
     let _input = watch.start(1, "cd /; sleep 1000 & sleep 1001");
     let stopped = watch.end(1).unwrap().termination.unwrap();
@@ -129,7 +129,7 @@ fn a_tree_that_does_nothing_hangs_and_is_ended_whole() {
 }
 
 #[test]
-fn who_does_not_listen_is_killed() {
+fn ignoring_sigterm_leads_to_sigkill() {
     let mut watch = Watch::new(ResourceLimits { grace_ms: 100, ..hang() }, Leftovers::Ignore);
     let _input = watch.start(1, "trap '' TERM; sleep 1000 & sleep 1001; sleep 1002");
     let stopped = watch.end(1).unwrap().termination.unwrap();
@@ -138,7 +138,7 @@ fn who_does_not_listen_is_killed() {
 }
 
 #[test]
-fn a_stopped_tree_hangs_and_can_be_asked_to_end() {
+fn a_stopped_tree_hangs_and_exits_on_sigterm() {
     let mut watch = Watch::new(hang(), Leftovers::Ignore);
     let _input = watch.start(1, "sleep 1000 & kill -STOP $! $$");
     let stopped = watch.end(1).unwrap().termination.unwrap();
@@ -147,7 +147,7 @@ fn a_stopped_tree_hangs_and_can_be_asked_to_end() {
 }
 
 #[test]
-fn a_zombie_does_nothing_and_is_shown() {
+fn zombies_are_idle_and_reported() {
     let mut watch = Watch::new(hang(), Leftovers::Ignore);
     let _input = watch.start(1, "sleep 0 & exec sleep 1000");
     let stopped = watch.end(1).unwrap().termination.unwrap();
@@ -156,7 +156,7 @@ fn a_zombie_does_nothing_and_is_shown() {
 }
 
 #[test]
-fn a_time_limit_ends_the_busy() {
+fn time_limits_terminate_busy_jobs() {
     let mut watch = Watch::new(ResourceLimits { total_ms: Some(300), ..LIMITS }, Leftovers::Ignore);
     let _input = watch.start(1, "while :; do :; done");
     let stopped = watch.end(1).unwrap().termination.unwrap();
@@ -164,7 +164,7 @@ fn a_time_limit_ends_the_busy() {
 }
 
 #[test]
-fn a_limit_of_processor_time_ends_the_busy_and_counts_who_is_gone() {
+fn cpu_limits_count_ended_processes() {
     let limits = ResourceLimits { cpu_ms: Some(300), ..LIMITS };
     // Each part is short, and only the test waits for it.
     let busy = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
@@ -182,7 +182,7 @@ fn hold(mib: u32) -> String {
 }
 
 #[test]
-fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
+fn memory_limits_kill_the_whole_tree() {
     // By samples alone, and with control groups by the kernel too.
     for hang_ms in [None, Some(NEVER)] {
         let limits = ResourceLimits { memory_kib: Some(64 << 10), hang_ms, ..LIMITS };
@@ -197,7 +197,7 @@ fn who_holds_too_much_memory_is_killed_with_all_its_processes() {
 }
 
 #[test]
-fn what_processes_share_counts_once() {
+fn shared_pages_count_once_toward_the_limit() {
     let limits = ResourceLimits { memory_kib: Some(96 << 10), sample: true, ..LIMITS };
     let mut watch = Watch::new(limits, Leftovers::Kill);
     // Six shells share the same 32 MiB, which counts for each.
@@ -217,7 +217,7 @@ fn what_processes_share_counts_once() {
 }
 
 #[test]
-fn who_multiplies_is_killed_to_the_last() {
+fn forking_trees_are_killed_completely() {
     let limits = ResourceLimits { total_ms: Some(300), grace_ms: 100, ..LIMITS };
     let mut watch = Watch::new(limits, Leftovers::Ignore);
     let storm = "trap '' TERM; grow() { sleep 0.02; (setsid sleep 1000 </dev/null >/dev/null 2>&1 &); grow & sleep 1000; }; grow";
@@ -227,7 +227,7 @@ fn who_multiplies_is_killed_to_the_last() {
 }
 
 #[test]
-fn a_daemon_is_told_of_and_lives() {
+fn leftover_daemons_are_reported() {
     let mut watch = Watch::new(LIMITS, Leftovers::Report);
     watch.start(1, "(setsid sleep 1000 </dev/null >/dev/null 2>&1 &) ");
     let report = watch.end(1).unwrap();
@@ -243,7 +243,7 @@ fn a_daemon_is_told_of_and_lives() {
 }
 
 #[test]
-fn leftovers_are_killed_if_that_is_asked_for() {
+fn leftovers_are_killed_on_request() {
     let mut watch = Watch::new(LIMITS, Leftovers::Kill);
     watch.start(1, "(setsid sh -c 'trap \"\" TERM; sleep 1000; :' </dev/null >/dev/null 2>&1 &) ");
     let report = watch.end(1).unwrap();
@@ -263,7 +263,7 @@ fn await_program(line: &[u8]) -> ProcessId {
 }
 
 #[test]
-fn who_hides_its_mark_is_found_when_no_other_job_runs() {
+fn unmarked_leftovers_are_found_when_no_other_job_runs() {
     let mut watch = Watch::new(LIMITS, Leftovers::Kill);
     let input = watch.start(1, "(env -i setsid sleep 1003 </dev/null >/dev/null 2>&1 &) ; echo; read x");
     watch.hear(1);
@@ -278,7 +278,7 @@ fn who_hides_its_mark_is_found_when_no_other_job_runs() {
 }
 
 #[test]
-fn jobs_that_run_keep_what_is_theirs() {
+fn processes_of_running_jobs_are_not_leftovers() {
     let mut watch = Watch::new(LIMITS, Leftovers::Kill);
     let input = watch.start(1, "(setsid sleep 1004 </dev/null >/dev/null 2>&1 &) ; echo; read x");
     watch.hear(1);
@@ -297,7 +297,7 @@ fn jobs_that_run_keep_what_is_theirs() {
 }
 
 #[test]
-fn looks_tell_how_much_a_job_has() {
+fn samples_report_memory_and_processes() {
     let mut watch = Watch::new(ResourceLimits { sample: true, ..LIMITS }, Leftovers::Ignore);
     let input = watch.start(1, "sleep 1000 & read x; kill $!");
     let load = loop {
@@ -313,7 +313,7 @@ fn looks_tell_how_much_a_job_has() {
 }
 
 #[test]
-fn a_control_group_counts_the_whole_tree() {
+fn cgroups_count_the_whole_tree() {
     if cgroup::OwnCgroups::find().obstacle().is_some() {
         return;
     }
@@ -336,7 +336,7 @@ fn a_control_group_counts_the_whole_tree() {
 }
 
 #[test]
-fn a_job_that_took_long_gets_a_control_group_and_others_do_not() {
+fn only_long_jobs_get_a_cgroup() {
     if cgroup::OwnCgroups::find().obstacle().is_some() {
         eprintln!("skipped: no control group can be made here");
         return;

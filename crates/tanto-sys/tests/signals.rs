@@ -30,8 +30,8 @@ impl Other {
     fn says(&mut self) -> String {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
-            if let Some(said) = line.split_once('@') {
-                return said.1.trim_end().to_owned();
+            if let Some(message) = line.split_once('@') {
+                return message.1.trim_end().to_owned();
             }
             line.clear();
         }
@@ -130,7 +130,7 @@ fn children_have_default_actions() {
 }
 
 #[test]
-fn children_ignore_broken_pipes_if_we_were_told_to() {
+fn children_inherit_an_ignored_sigpipe() {
     let mut other = Other::start("parent", "trap '' PIPE");
     assert_eq!(other.says(), "1000");
     assert!(other.ends().success());

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whys_are_words() {
+    fn termination_reasons_are_described() {
         assert_eq!(TerminationReason::Timeout { after_ms: 7_200_000 }.to_string(), "not done after 2h");
         assert!(TerminationReason::Hung { after_ms: 600_000 }.to_string().ends_with("no output for 10m"));
         assert_ne!(

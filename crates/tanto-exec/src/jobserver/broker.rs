@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_gets_all_that_it_wants() {
+    fn a_single_command_gets_all_tokens() {
         let mut broker = TokenBroker::new(8, 8);
         let one = join(&mut broker, 1, 5);
         assert_eq!(take_all(&mut broker, &one, 3), 3);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn none_gets_more_than_it_may() {
+    fn a_command_gets_at_most_its_maximum() {
         let mut broker = TokenBroker::new(8, 3);
         let one = join(&mut broker, 1, 5);
         assert_eq!(take_all(&mut broker, &one, 100), 2);
@@ -214,19 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn tokens_go_to_the_more_urgent() {
+    fn tokens_go_to_the_highest_priority() {
         let mut broker = TokenBroker::new(8, 8);
         let (less, more) = (join(&mut broker, 1, 5), join(&mut broker, 2, 9));
-        assert_eq!(take_all(&mut broker, &less, 100), 6, "what the other does not use");
+        assert_eq!(take_all(&mut broker, &less, 100), 6, "the other command uses none");
         assert_eq!(take_all(&mut broker, &more, 100), 0);
         assert!(broker.awaited_pipes().next().is_some());
         put(&less, 3);
-        assert_eq!(take_all(&mut broker, &more, 100), 3, "what the less urgent puts back is the other's");
+        assert_eq!(take_all(&mut broker, &more, 100), 3, "returned tokens go to the more urgent command");
         assert_eq!(less.take().unwrap(), None);
     }
 
     #[test]
-    fn who_waits_has_to_be_more_urgent_than_who_needs_more() {
+    fn a_waiting_job_needs_a_higher_priority_than_a_running_one() {
         let mut broker = TokenBroker::new(2, 2);
         let one = join(&mut broker, 1, 5);
         assert!(one.take().unwrap().is_some());
@@ -235,13 +235,13 @@ mod tests {
         assert!(one.take().unwrap().is_some());
         broker.reallocate(Some(9));
         put(&one, 1);
-        assert!(broker.reallocate(Some(9)), "it is taken away at the next look");
+        assert!(broker.reallocate(Some(9)), "the next reallocation takes it away");
         assert_eq!(one.take().unwrap(), None);
         assert!(broker.acquire(9).is_some());
     }
 
     #[test]
-    fn what_a_killed_command_had_is_free() {
+    fn tokens_of_a_killed_command_are_freed() {
         let mut broker = TokenBroker::new(4, 4);
         let one = join(&mut broker, 1, 5);
         assert_eq!(take_all(&mut broker, &one, 100), 3);
@@ -250,11 +250,11 @@ mod tests {
         broker.release(Slot(()));
         let other = join(&mut broker, 2, 1);
         put(&one, 3);
-        assert_eq!(take_all(&mut broker, &other, 100), 3, "what is put into a pipe that is gone is nobody's");
+        assert_eq!(take_all(&mut broker, &other, 100), 3, "tokens put into a removed pipe are lost");
     }
 
     #[test]
-    fn who_puts_in_more_than_he_took_makes_no_tokens() {
+    fn extra_tokens_are_discarded() {
         let mut broker = TokenBroker::new(4, 4);
         let one = join(&mut broker, 1, 5);
         put(&one, 50);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dealt_never_exceeds_what_there_is() {
+    fn allocated_tokens_never_exceed_the_total() {
         let mut draw = tanto_testing::Random::new(7);
         let mut broker = TokenBroker::new(6, 5);
         let mut clients: Vec<(u32, TokenPipe, usize)> = Vec::new();

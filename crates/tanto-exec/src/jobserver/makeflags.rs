@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_was_said_is_kept() {
+    fn other_makeflags_are_kept() {
         let table = [
             ("", " -j4 --jobserver-auth=50,51"),
             (" ", " -j4 --jobserver-auth=50,51"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn another_number_of_jobs_and_another_server_are_not() {
+    fn job_counts_and_other_servers_are_replaced() {
         let plain = named("");
         for flags in [
             "-j",
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_found_among_the_flags_only() {
+    fn a_server_is_found_among_flags_only() {
         assert!(names_a_server(b" -j2 --jobserver-auth=3,4"));
         assert!(names_a_server(b"--jobserver-fds=-2,-2 -- A=b"));
         assert!(!names_a_server(b" -j2 -- A=--jobserver-auth=3,4 --jobserver-auth=3,4"));

@@ -17,7 +17,7 @@ fn fifo(path: &str) -> Result<Address, String> {
 const SEMAPHORE: &str = "Semaphore mode is not supported on Posix!";
 
 #[test]
-fn no_word_names_a_jobserver() {
+fn makeflags_without_a_jobserver() {
     for none in ["", " ", "ks", " -j3", "ks -j", "--jobserver", "--jobserver-auth", " --no-print-directory"] {
         assert_eq!(parsed(none), Ok(Address::None), "{none}");
     }
@@ -32,7 +32,7 @@ fn pipes_and_fifos_are_found() {
 }
 
 #[test]
-fn the_last_word_counts() {
+fn the_last_jobserver_option_wins() {
     assert_eq!(parsed("--jobserver-auth=fifo:a --jobserver-auth=fifo:b"), fifo("b"));
     assert_eq!(parsed("-j --jobserver-fds=1,2 --jobserver-auth=fifo:b"), fifo("b"));
     assert_eq!(parsed("--jobserver-auth=fifo:a --jobserver-auth=-1,-1"), Ok(Address::None));
@@ -41,7 +41,7 @@ fn the_last_word_counts() {
 }
 
 #[test]
-fn negative_descriptors_mean_none_but_in_the_old_word() {
+fn negative_descriptors_mean_no_jobserver() {
     for none in ["--jobserver-auth=-2,-2", "--jobserver-auth=3,-1", "--jobserver-auth=-1,3"] {
         assert_eq!(parsed(none), Ok(Address::None), "{none}");
     }
@@ -57,7 +57,7 @@ fn a_dry_run_of_make_has_no_jobserver() {
 }
 
 #[test]
-fn numbers_are_read_as_c_reads_them() {
+fn numbers_are_parsed_like_c() {
     assert_eq!(parsed("--jobserver-auth=+1,02x"), Ok(Address::Pipe(1, 2)));
     assert_eq!(parsed("--jobserver-auth=0,99999999999"), Ok(Address::Pipe(0, 1_215_752_191)));
     assert_eq!(parsed("--jobserver-auth=0,99999999999999999999"), Ok(Address::None));
@@ -75,7 +75,7 @@ fn said(connection: &Connection) -> Vec<(Level, bool, String)> {
 }
 
 #[test]
-fn without_a_jobserver_nothing_is_said() {
+fn no_jobserver_gives_no_warning() {
     for makeflags in [None, Some(&b""[..]), Some(b"ks -j3"), Some(b"--jobserver-auth=-1,-1")] {
         let connection = connect(makeflags);
         assert!(connection.client.is_none() && connection.notices.is_empty());
@@ -83,7 +83,7 @@ fn without_a_jobserver_nothing_is_said() {
 }
 
 #[test]
-fn what_cannot_be_used_is_said() {
+fn unusable_jobservers_are_reported() {
     let connection = connect(Some(b" --jobserver-auth=foo"));
     let text = format!("Ignoring jobserver: {SEMAPHORE} [ --jobserver-auth=foo]");
     assert_eq!(said(&connection), [(Level::Warning, false, text)]);
@@ -116,7 +116,7 @@ fn a_pipe_is_warned_about() {
 }
 
 #[test]
-fn slots_of_a_fifo_are_taken_and_given_back() {
+fn fifo_tokens_are_taken_and_returned() {
     let dir = Scratch::new("jobserver-fifo");
     let path = named_pipe(&dir, "fifo");
     let pool = TokenPipe::open(&path).unwrap();
@@ -132,7 +132,7 @@ fn slots_of_a_fifo_are_taken_and_given_back() {
 }
 
 #[test]
-fn slots_of_a_pipe_are_taken_and_given_back() {
+fn pipe_tokens_are_taken_and_returned() {
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(b"x").unwrap();
     let makeflags = format!("--jobserver-auth={},{}", reader.as_raw_fd(), writer.as_raw_fd());
@@ -148,7 +148,7 @@ fn slots_of_a_pipe_are_taken_and_given_back() {
 }
 
 #[test]
-fn our_own_slot_outlives_the_pool() {
+fn the_implicit_slot_outlives_the_pool() {
     let dir = Scratch::new("jobserver-gone");
     let mut client =
         Client::open(&Address::Fifo(named_pipe(&dir, "fifo").into_os_string().into_encoded_bytes())).unwrap();
@@ -167,7 +167,7 @@ fn lose(server: &Server, count: usize) {
 }
 
 #[test]
-fn a_server_has_as_many_slots_as_it_says() {
+fn a_server_has_the_given_number_of_slots() {
     let dir = Scratch::new("jobserver-server");
     for server in [Server::pipe(3).unwrap(), Server::fifo(3, &dir.at("slots")).unwrap()] {
         let flags = server.makeflags(b"k");
@@ -185,7 +185,7 @@ fn a_server_has_as_many_slots_as_it_says() {
 }
 
 #[test]
-fn lost_tokens_are_put_back_and_others_taken_out() {
+fn lost_tokens_are_restored_and_extra_ones_removed() {
     let server = Server::pipe(4).unwrap();
     lose(&server, 2);
     server.restore_tokens();
@@ -199,7 +199,7 @@ fn lost_tokens_are_put_back_and_others_taken_out() {
 }
 
 #[test]
-fn a_fifo_is_for_its_user_and_takes_no_place_of_others() {
+fn a_fifo_is_private_and_replaces_no_file() {
     use std::os::unix::fs::MetadataExt;
     let dir = Scratch::new("jobserver-mode");
     let server = Server::fifo(2, &dir.at("slots")).unwrap();

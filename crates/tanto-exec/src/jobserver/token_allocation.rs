@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_urgent_is_served_first() {
+    fn the_highest_priority_is_served_first() {
         let request = |demand| move |(priority, most)| Request { demand, priority, max: most };
         let requests = [(1, 3), (9, 2), (5, 4), (9, 2)].map(request(Demand::Certain));
         assert_eq!(allocate(7, &requests), [0, 2, 3, 2]);

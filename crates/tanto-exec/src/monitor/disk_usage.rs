@@ -110,27 +110,27 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn what_lies_there_is_known_in_time() {
+    fn usage_is_measured_in_the_background() {
         let place = Scratch::new("measure");
         std::fs::write(place.at("file"), vec![b'x'; 3 << 20]).unwrap();
         let mut measure = DiskUsage::new(place.path());
         assert!(measure.poll().is_none(), "not at once");
         measure.next = Instant::now();
-        let Some(DuEvent::Started(asks)) = measure.poll() else { panic!("nobody asks") };
-        let answered = loop {
-            if let Some(news) = measure.poll() {
-                break news;
+        let Some(DuEvent::Started(started)) = measure.poll() else { panic!("du was not started") };
+        let finished = loop {
+            if let Some(event) = measure.poll() {
+                break event;
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        assert!(matches!(answered, DuEvent::Finished(pid) if pid == asks));
+        assert!(matches!(finished, DuEvent::Finished(pid) if pid == started));
         assert!(measure.kib() >= 3 << 10, "{}", measure.kib());
         assert!(measure.next > Instant::now() && measure.poll().is_none());
         assert_eq!(measure.end(), None);
     }
 
     #[test]
-    fn what_is_not_there_is_nothing() {
+    fn a_missing_directory_has_no_usage() {
         let place = Scratch::new("measure-nothing");
         let mut measure = DiskUsage::new(&place.at("none"));
         measure.next = Instant::now();

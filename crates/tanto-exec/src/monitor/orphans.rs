@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_bears_the_mark_is_ended_with_all_below() {
+    fn marked_processes_and_descendants_are_killed() {
         let owner = gone();
         let mut shell = Command::new("/bin/sh");
         let line = "env -i sleep 1011 & sleep 1012 & echo; wait";
@@ -131,14 +131,14 @@ mod tests {
         let lines: Vec<String> =
             ended.iter().map(|process_infos| String::from_utf8_lossy(&process_infos.command).into_owned()).collect();
         assert!(lines.len() == 3 && lines.iter().any(|line| line.contains("sleep 1012")), "{lines:?}");
-        assert!(other.try_wait().unwrap().is_none(), "it is another's");
+        assert!(other.try_wait().unwrap().is_none(), "it belongs to another build");
         assert_eq!(end(owner).unwrap(), (vec![], vec![]));
         other.kill().unwrap();
         other.wait().unwrap();
     }
 
     #[test]
-    fn who_lives_has_left_nothing() {
+    fn a_running_build_has_no_leftovers() {
         let own = ProcessId::current().unwrap();
         let mut child = Command::new("sleep").arg("1000").env(MARK, format!("{own}.0.1")).spawn().unwrap();
         assert_eq!(end_within(own, STEP).unwrap(), (vec![], vec![]));

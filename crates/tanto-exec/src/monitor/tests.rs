@@ -63,13 +63,13 @@ fn run(monitor: &mut Monitor, job: &mut Job, random: &mut Random, until: i64) ->
                 return Some((action, now_ms));
             }
         }
-        assert!(monitor.due_ms().is_none_or(|due| due > now_ms), "nothing is left to do now");
+        assert!(monitor.due_ms().is_none_or(|due| due > now_ms), "no action is due now");
     }
     None
 }
 
 #[test]
-fn only_a_job_that_does_nothing_hangs_and_each_such_job_does() {
+fn idle_jobs_hang_and_active_ones_do_not() {
     for seed in seeds(300) {
         let mut random = Random::new(seed);
         let mut at = 0;
@@ -83,7 +83,7 @@ fn only_a_job_that_does_nothing_hangs_and_each_such_job_does() {
         job.sample.processes.push(process(1));
         let mut monitor = Monitor::new();
         monitor.started(JOB, limits(), 0);
-        let (action, when) = run(&mut monitor, &mut job, &mut random, i64::MAX).expect("it hangs in the end");
+        let (action, when) = run(&mut monitor, &mut job, &mut random, i64::MAX).expect("it hangs eventually");
         assert_eq!(action, Action::Terminate(JOB, TerminationReason::Hung { after_ms: HANG }), "seed {seed}");
         let last = acts.iter().copied().filter(|&action| action <= when).max().unwrap_or(0);
         assert!(when - last >= HANG, "seed {seed}: ended at {when}, active at {last}");
@@ -92,7 +92,7 @@ fn only_a_job_that_does_nothing_hangs_and_each_such_job_does() {
 }
 
 #[test]
-fn a_job_that_ends_in_time_is_never_looked_at() {
+fn a_short_job_is_never_sampled() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, limits(), 50);
     assert_eq!(monitor.due_ms(), Some(150));
@@ -103,7 +103,7 @@ fn a_job_that_ends_in_time_is_never_looked_at() {
 }
 
 #[test]
-fn looks_grow_rare() {
+fn sampling_intervals_grow() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, ResourceLimits { hang_ms: None, sample: true, ..limits() }, 0);
     let mut looks = Vec::new();
@@ -116,7 +116,7 @@ fn looks_grow_rare() {
 }
 
 #[test]
-fn a_look_that_nobody_answers_is_no_busy_loop() {
+fn an_unanswered_sample_is_not_repeated_at_once() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, limits(), 0);
     assert_eq!(monitor.next(100), Some(Action::Sample(JOB)));
@@ -132,12 +132,12 @@ fn without_limits_nothing_is_ever_due() {
 }
 
 #[test]
-fn an_end_comes_in_steps() {
+fn termination_escalates_in_steps() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, ResourceLimits { hang_ms: None, total_ms: Some(1000), ..limits() }, 5);
     assert_eq!(monitor.next(1004), None);
     assert_eq!(monitor.next(1005), Some(Action::Terminate(JOB, TerminationReason::Timeout { after_ms: 1000 })));
-    assert_eq!(monitor.record_sample(JOB, 1006, Sample::default()), None, "it is being ended already");
+    assert_eq!(monitor.record_sample(JOB, 1006, Sample::default()), None, "it is being terminated already");
     assert_eq!((monitor.next(1006), monitor.due_ms()), (None, Some(11_005)));
     assert_eq!(monitor.next(11_005), Some(Action::Kill(JOB)));
     assert_eq!((monitor.next(21_004), monitor.next(21_005)), (None, Some(Action::Abandon(JOB))));
@@ -146,7 +146,7 @@ fn an_end_comes_in_steps() {
 }
 
 #[test]
-fn time_that_nobody_watched_is_not_held_against_a_job() {
+fn suspended_time_does_not_count_as_a_hang() {
     let mut monitor = Monitor::new();
     let (mut job, mut random) = (Job::default(), Random::new(1));
     monitor.started(JOB, limits(), 0);
@@ -160,7 +160,7 @@ fn time_that_nobody_watched_is_not_held_against_a_job() {
 }
 
 #[test]
-fn jobs_do_not_wait_for_each_other() {
+fn jobs_are_sampled_independently() {
     let mut monitor = Monitor::new();
     for number in 0..50 {
         monitor.started(JobId(number), limits(), i64::from(number));
@@ -176,7 +176,7 @@ fn jobs_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_short_patience_shortens_the_looks() {
+fn short_hang_limits_shorten_the_interval() {
     let mut monitor = Monitor::new();
     monitor.started(JOB, ResourceLimits { hang_ms: Some(40), ..limits() }, 0);
     let (action, when) = run(&mut monitor, &mut Job::default(), &mut Random::new(1), 1000).unwrap();
@@ -185,7 +185,7 @@ fn a_short_patience_shortens_the_looks() {
 }
 
 #[test]
-fn who_takes_too_much_is_ended() {
+fn jobs_over_their_limits_are_terminated() {
     let all = ResourceLimits { cpu_ms: Some(2000), memory_kib: Some(100), disk_kib: Some(50), ..ResourceLimits::NONE };
     let (total_cpu_us, memory_kib, disk_kib) = (1_999_999, 100, 50);
     let most = Sample { total_cpu_us, memory_kib, disk_kib, ..Sample::default() };
@@ -216,7 +216,7 @@ fn who_takes_too_much_is_ended() {
 }
 
 #[test]
-fn who_could_fill_memory_is_looked_at_often() {
+fn memory_limits_shorten_the_interval() {
     let looks = |limits: ResourceLimits| {
         let mut monitor = Monitor::new();
         monitor.started(JOB, limits, 0);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_end_in_the_order_of_their_start() {
+    fn commands_end_in_start_order() {
         let mut runner = FakeRunner::new(2, |c: &Command| Effect::ends(i32::from(c.line == b"b"), &c.line));
         runner.start(JobId(4), &command("a"), Cost::default()).unwrap();
         assert_eq!(runner.capacity(), 1);

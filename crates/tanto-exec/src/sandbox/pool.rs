@@ -32,11 +32,11 @@ impl WarmSandbox {
         let log = place.dir().join("log");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
         let mut keeper = command.spawn()?;
-        let mut said = String::new();
+        let mut line = String::new();
         if let Some(output) = keeper.stdout.take() {
-            BufReader::new(output).read_line(&mut said)?;
+            BufReader::new(output).read_line(&mut line)?;
         }
-        let Ok(first) = said.trim_end().parse() else {
+        let Ok(first) = line.trim_end().parse() else {
             let ended = keeper.wait()?.to_string();
             let why = fs::read(&log).map(|text| String::from_utf8_lossy(text.trim_ascii_end()).into_owned());
             // Its mounts have disappeared with it.

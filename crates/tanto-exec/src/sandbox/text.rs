@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_read_as_it_was_written() {
+    fn plans_round_trip() {
         let mut plan = Plan { memory: Some(1 << 33), as_user: true, read_only: true, ..Plan::default() };
         plan.add("/usr", MountKind::Overlay(vec!["/kit/usr".into(), "/usr".into()]));
         plan.add("/etc", MountKind::Copy(vec!["/etc".into()]));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_or_read_is_refused() {
+    fn invalid_plans_are_refused() {
         let mut plan = Plan::default();
         plan.add("/a\tb", MountKind::Hidden);
         assert!(written(&plan).is_err());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read_as_it_was_written() {
+    fn reports_round_trip() {
         let left = vec!["sleep 600".into(), "odd\nfault name".into()];
         let full = Report { fault: Some("no mount".into()), signal: Some(9), left, written_kib: Some(7) };
         let read = report(reported(&full).as_bytes());

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_through_others_is_blocked_too() {
+    fn transitive_dependents_are_blocked() {
         use Kind::{Command, Phony};
         let mut schedule = chain(&[(Command, true), (Phony, true), (Command, true), (Command, false), (Command, true)]);
         assert_eq!(schedule.blocked(), []);

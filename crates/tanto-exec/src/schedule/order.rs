@@ -188,7 +188,7 @@ mod tests {
     use crate::schedule::{JobSpec, PoolId};
 
     #[test]
-    fn what_waits_for_a_job_is_behind_it() {
+    fn downstream_time_includes_all_dependents() {
         let mut schedule = Schedule::new();
         let mut add = |kind, wanted, wall_ms| {
             let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order: 0, kind, wanted });

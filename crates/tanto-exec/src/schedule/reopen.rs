@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_failed_runs_again_and_releases_what_waits() {
+    fn a_reopened_failure_runs_again_and_unblocks() {
         let mut schedule = row(3);
         assert_eq!(next(&mut schedule), Some(0));
         schedule.failed(JobId(0));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_runs_again_before_what_it_was_done_for() {
+    fn a_reopened_job_runs_before_its_dependents() {
         let mut schedule = row(2);
         assert_eq!(next(&mut schedule), Some(0));
         schedule.succeeded(JobId(0));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_need_not_wait_any_more() {
+    fn removed_dependencies_do_not_block() {
         let mut schedule = row(2);
         schedule.remove_dependency(JobId(1), JobId(0));
         schedule.enqueue_if_ready(JobId(1));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_any_more_passes() {
+    fn withdrawn_jobs_become_no_ops() {
         let mut schedule = row(2);
         schedule.withdraw(JobId(0));
         assert_eq!(schedule.take_next(), Some(Next::NoOp(JobId(0))));

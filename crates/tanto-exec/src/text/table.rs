@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_end_together() {
+    fn numbers_are_right_aligned() {
         let rows = [vec!["a".to_owned(), "b".into()], vec!["100".into()]];
         assert_eq!(right_aligned(&rows), "  a  b\n100\n");
     }

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_kept_in_whole_lines() {
+    fn the_tail_has_whole_lines() {
         assert_eq!(lines(&[]), b"");
         assert_eq!(lines(&[b"a", b"b\nc"]), b"ab\nc\n");
         assert_eq!(lines(&[b"\n"]), b"\n");

@@ -86,7 +86,7 @@ fn random_builds_take_no_longer_than_in_ninjas_order() {
 }
 
 #[test]
-fn times_that_are_not_as_expected_do_not_spoil_it() {
+fn wrong_estimates_are_no_worse_than_ninjas_order() {
     let mut all = Comparison::default();
     for seed in seeds(1000) {
         let (build, slots) = random_build(seed);
@@ -102,7 +102,7 @@ fn times_that_are_not_as_expected_do_not_spoil_it() {
 }
 
 #[test]
-fn recorded_builds_are_nearly_perfect() {
+fn recorded_builds_are_near_the_lower_bound() {
     let Some(folder) = recorded::folder() else {
         return eprintln!("skipped: the recorded builds are not on this machine (TANTO_DATA says where they are)");
     };
@@ -119,7 +119,7 @@ fn recorded_builds_are_nearly_perfect() {
 }
 
 #[test]
-fn a_look_ahead_finds_what_the_rule_of_the_longest_chain_misses() {
+fn look_ahead_beats_the_critical_path_order() {
     let better = seeds(1000).find(|&seed| {
         let (build, slots) = random_build(seed);
         play(&build, None, slots).makespan_ms < play(&build, Some(Order::Critical), slots).makespan_ms

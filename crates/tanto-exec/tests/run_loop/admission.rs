@@ -65,7 +65,7 @@ fn story_of(
 }
 
 #[test]
-fn what_does_not_fit_waits_and_the_view_hears_why() {
+fn throttling_is_reported_to_the_view() {
     let told = story(&[6, 5, 3], Some(10), &mut ResourceSample::default);
     let expected = ["start 0", "start 2", "no room for 1: 5 of 1", "end 0", "start 1", "go on", "end 2", "end 1"];
     assert_eq!(told, expected);
@@ -74,7 +74,7 @@ fn what_does_not_fit_waits_and_the_view_hears_why() {
 }
 
 #[test]
-fn what_is_free_is_asked_for_now_and_then() {
+fn free_memory_is_sampled_periodically() {
     let asked = Cell::new(0);
     let mut sampler = || {
         asked.set(asked.get() + 1);
@@ -86,7 +86,7 @@ fn what_is_free_is_asked_for_now_and_then() {
 }
 
 #[test]
-fn under_pressure_they_run_one_by_one() {
+fn memory_pressure_serializes_jobs() {
     let mut sampler = || ResourceSample { memory_full: 50.0, ..ResourceSample::default() };
     let told = story(&[0, 0, 0], None, &mut sampler);
     let expected = ["start 0", "MemoryPressure", "end 0", "start 1", "end 1", "start 2", "go on", "end 2"];
@@ -94,7 +94,7 @@ fn under_pressure_they_run_one_by_one() {
 }
 
 #[test]
-fn pressure_on_the_processors_halves_the_slots_unless_they_are_to_be_kept() {
+fn cpu_pressure_halves_the_slots_unless_disabled() {
     let mut sampler = || ResourceSample { cpu_some: 99.0, ..ResourceSample::default() };
     let mut starts = |slots| {
         let told = story_of(4, &[0; 4], AdmissionLimits { memory_kib: None, slots }, &mut sampler);

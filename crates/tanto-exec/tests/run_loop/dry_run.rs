@@ -21,7 +21,7 @@ impl View for Ends {
 }
 
 #[test]
-fn time_does_not_grow_with_the_square_of_the_jobs() {
+fn dry_run_time_is_not_quadratic() {
     // If each end took time proportional to the number of running jobs, this would take many minutes.
     const JOBS: u32 = 300_000;
     let mut schedule = Schedule::new();

@@ -48,7 +48,7 @@ fn stage(name: &str) -> StageRow {
 }
 
 #[test]
-fn rows_are_read_as_they_were_written() {
+fn rows_round_trip() {
     let place = Scratch::new("store");
     let path = place.at("db");
     let mut store = Database::open(&path).unwrap();

@@ -201,7 +201,7 @@ fn the_head_round_trips() {
 }
 
 #[test]
-fn lines_are_as_they_are_documented() {
+fn lines_match_the_documentation() {
     let started = Kept::Started {
         job: JobId(3),
         info: JobInfo {

@@ -114,7 +114,7 @@ fn members_of_a_dropped_group_move_here() {
     drop(job);
     drop(build);
     assert!(!dir.exists());
-    let groups = |who: &str| fs::read_to_string(format!("/proc/{who}/cgroup")).unwrap();
+    let groups = |process: &str| fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
     assert_eq!(groups(&child.id().to_string()), groups("self"));
     child.kill().unwrap();
     child.wait().unwrap();

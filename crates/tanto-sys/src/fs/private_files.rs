@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(fs::read_to_string(top.join(".gitignore")).unwrap(), "*\n");
         fs::remove_file(top.join(".gitignore")).unwrap();
         create_state_dir(&top).unwrap();
-        assert!(!top.join(".gitignore").exists(), "who has removed it wants it so");
+        assert!(!top.join(".gitignore").exists(), "a removed .gitignore is not created again");
         assert!(!create_dir(&top).unwrap());
         assert!(create_dir(&place.at("no/dir")).is_err());
     }

@@ -93,6 +93,6 @@ mod tests {
         drop(writer);
         assert_eq!(set.ready().unwrap(), [7], "it went away");
         drop(quiet);
-        assert!(!is_ready(), "who is closed has left");
+        assert!(!is_ready(), "a closed descriptor is no member");
     }
 }

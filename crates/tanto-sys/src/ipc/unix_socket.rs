@@ -36,7 +36,7 @@ fn near<T>(dir: &Path, name: &str, open: impl FnOnce(&Path) -> io::Result<T>) ->
 
 /// Returns the user id of the peer.
 pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
-    peer_credentials(stream).map(|who| who.user)
+    peer_credentials(stream).map(|credentials| credentials.user)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,19 +49,19 @@ pub struct PeerCredentials {
 
 /// Returns the credentials of the process that connected or listens.
 pub fn peer_credentials(socket: &impl AsFd) -> io::Result<PeerCredentials> {
-    let mut who = MaybeUninit::<libc::ucred>::zeroed();
+    let mut credentials = MaybeUninit::<libc::ucred>::zeroed();
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the descriptor is open while it is borrowed; `who` has room for `length` bytes.
+    // SAFETY: the descriptor is open while it is borrowed; `credentials` has room for `length` bytes.
     let asked = unsafe {
         let fd = socket.as_fd().as_raw_fd();
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, who.as_mut_ptr().cast(), &raw mut length)
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, credentials.as_mut_ptr().cast(), &raw mut length)
     };
     if asked != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: all zero is a valid `ucred`, and so is what the kernel has written.
-    let who = unsafe { who.assume_init() };
-    Ok(PeerCredentials { pid: who.pid.unsigned_abs(), user: who.uid })
+    let credentials = unsafe { credentials.assume_init() };
+    Ok(PeerCredentials { pid: credentials.pid.unsigned_abs(), user: credentials.uid })
 }
 
 /// Sends as many bytes as there is room for and returns their number. A closed peer is an error, not a signal.

@@ -132,9 +132,9 @@ fn pressure(file: Option<&File>) -> String {
 }
 
 /// Parses `some avg10=0.12 avg60=...`.
-fn average(text: &str, who: &str) -> f64 {
+fn average(text: &str, line_name: &str) -> f64 {
     let of_line =
-        |line: &str| line.strip_prefix(who)?.trim_start().strip_prefix("avg10=")?.split(' ').next()?.parse().ok();
+        |line: &str| line.strip_prefix(line_name)?.trim_start().strip_prefix("avg10=")?.split(' ').next()?.parse().ok();
     text.lines().find_map(of_line).filter(|percent: &f64| percent.is_finite()).unwrap_or(0.0)
 }
 

@@ -38,7 +38,7 @@ impl SystemTimes {
             *tick = word.parse::<u64>().unwrap_or(0).saturating_mul(MICROSECONDS_PER_TICK);
         }
         let [user, nice, system, _idle, io_wait_us, irq, softirq, stolen_us] = ticks;
-        let stalled = |what: &str| stalled(&read_small_file(&root.join("proc/pressure").join(what))?);
+        let stalled = |resource: &str| stalled(&read_small_file(&root.join("proc/pressure").join(resource))?);
         SystemTimes {
             busy_us: user + nice + system + irq + softirq,
             io_wait_us,

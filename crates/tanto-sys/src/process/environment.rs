@@ -77,8 +77,8 @@ fn string((name, value): (OsString, OsString)) -> Option<CString> {
 
 /// Returns the current directory, as `PWD` if that is right (it may contain symbolic links).
 fn directory() -> Option<OsString> {
-    let told = env::var_os("PWD").filter(|told| told.as_bytes().starts_with(b"/") && is_here(told));
-    told.or_else(|| env::current_dir().ok().map(OsString::from))
+    let pwd = env::var_os("PWD").filter(|pwd| pwd.as_bytes().starts_with(b"/") && is_here(pwd));
+    pwd.or_else(|| env::current_dir().ok().map(OsString::from))
 }
 
 fn is_here(path: &OsStr) -> bool {

@@ -192,17 +192,17 @@ fn pwd_names_the_current_directory() {
 #[test]
 fn a_variable_can_change_between_children() {
     let mut launcher = Launcher::new(Environment::inherit_with(&[("A".into(), "1".into())]));
-    let said = |launcher: &mut Launcher| {
+    let output = |launcher: &mut Launcher| {
         let mut child = launcher.spawn_piped(Program::Shell(b"echo $A $AB")).unwrap();
         let mut text = [0; 64];
         let length = child.read_output(&mut text).unwrap();
         child.wait().unwrap();
         String::from_utf8_lossy(&text[..length]).into_owned()
     };
-    assert_eq!(said(&mut launcher), "1\n");
+    assert_eq!(output(&mut launcher), "1\n");
     launcher.set("AB", "2");
-    assert_eq!(said(&mut launcher), "1 2\n");
+    assert_eq!(output(&mut launcher), "1 2\n");
     launcher.set("A", "3");
     launcher.set("AB", "x\0y");
-    assert_eq!(said(&mut launcher), "3 2\n");
+    assert_eq!(output(&mut launcher), "3 2\n");
 }

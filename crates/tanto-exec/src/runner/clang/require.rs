@@ -30,7 +30,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn compiles_are_known_by_their_words() {
+    fn compiles_are_recognized() {
         for line in [
             "gcc -c a.c",
             "/usr/bin/clang-14 -O2 -c a.c -o a.o",
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn options_in_response_files_count() {
+    fn options_in_response_files_are_seen() {
         let dir = Scratch::new("required-response-file");
         let file = dir.at("args.rsp").display().to_string();
         for (text, expected) in [("-O2\n'-c' a.c", true), ("a.o -o a", false)] {

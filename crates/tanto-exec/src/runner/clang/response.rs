@@ -68,14 +68,14 @@ mod tests {
     }
 
     #[test]
-    fn words_are_split_as_clang_splits_them() {
+    fn words_are_split_like_clang() {
         let words = split(b"-O2 '-DA=\"b c\"'\t\"-DX='d'\"\r\n  a\\ b.c \"x\\\"y\" '' e'f 'g\\");
         let expected: [&[u8]; 7] = [b"-O2", b"-DA=\"b c\"", b"-DX='d'", b"a b.c", b"x\"y", b"", b"ef g\\"];
         assert_eq!(words, expected);
     }
 
     #[test]
-    fn files_that_are_named_in_files_count() {
+    fn nested_response_files_are_read() {
         let dir = Scratch::new("response-files");
         let inner = at(&dir, "inner", b"'-c'");
         let outer = at(&dir, "outer", &[b"-O2\n@", &inner[..]].concat());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_files_have_no_words() {
+    fn unreadable_response_files_have_no_words() {
         let dir = Scratch::new("bad-response-files");
         let own = dir.bytes("own");
         at(&dir, "own", &[b"@", &own[..], b" @", &own[..]].concat());

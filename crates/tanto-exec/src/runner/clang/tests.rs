@@ -16,7 +16,7 @@ fn clang(dir: &Scratch) -> Argv {
 }
 
 #[test]
-fn only_what_is_called_like_a_compiler_is_looked_at() {
+fn only_compiler_names_are_candidates() {
     for name in [&b"clang"[..], b"/usr/bin/clang++-19", b"x86_64-linux-gnu-clang", b"cc", b"/usr/bin/c++"] {
         assert!(may_be_clang(name), "{}", name.escape_ascii());
     }
@@ -46,7 +46,7 @@ fn a_required_worker_that_does_not_start_is_an_error() {
 }
 
 #[test]
-fn a_variable_can_forbid_it() {
+fn spawn_cc1_disables_the_worker() {
     let options =
         WorkerOptions { program: "/bin/true".into(), cache: "/nowhere".into(), required: false, checkpoints: None };
     let environment = Environment::inherit_with(&[("CLANG_SPAWN_CC1".into(), "1".into())]);

@@ -68,7 +68,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn difference_is_reported_and_fails() {
+    fn differing_outputs_are_reported_and_fail() {
         let dir = Scratch::new("twin");
         let (object, depfile) = (dir.at("a.o"), dir.at("deps"));
         fs::write(&object, "object").unwrap();

@@ -48,7 +48,7 @@ fn hold(fifo: &Path) -> String {
 }
 
 #[test]
-fn output_is_whole_and_in_order() {
+fn output_is_complete_and_in_order() {
     let mut runner = runner();
     start(&mut runner, 7, "echo out; echo err >&2; echo out");
     assert_eq!(next(&mut runner), ok(7, "out\nerr\nout\n"));
@@ -57,7 +57,7 @@ fn output_is_whole_and_in_order() {
 }
 
 #[test]
-fn jobs_end_as_their_processes_do() {
+fn exit_status_is_that_of_the_process() {
     let mut runner = runner();
     for (line, exit) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9)), ("kill $$", Exit::Signal(15))] {
         start(&mut runner, 0, line);
@@ -66,7 +66,7 @@ fn jobs_end_as_their_processes_do() {
 }
 
 #[test]
-fn usage_is_told() {
+fn resource_usage_is_reported() {
     let mut runner = runner();
     start(&mut runner, 0, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
     let Wakeup::Completed(it) = runner.wait(None).unwrap() else { panic!("not interrupted") };
@@ -74,7 +74,7 @@ fn usage_is_told() {
 }
 
 #[test]
-fn who_ends_first_is_told_first() {
+fn jobs_complete_in_order_of_exit() {
     let dir = Scratch::new("first");
     let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
@@ -86,7 +86,7 @@ fn who_ends_first_is_told_first() {
 }
 
 #[test]
-fn a_job_that_closes_its_output_and_lives_on_holds_up_nobody() {
+fn a_job_with_closed_output_blocks_no_other() {
     let dir = Scratch::new("closes");
     let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
@@ -98,7 +98,7 @@ fn a_job_that_closes_its_output_and_lives_on_holds_up_nobody() {
 }
 
 #[test]
-fn a_job_is_over_when_its_last_writer_is() {
+fn a_job_ends_when_its_last_writer_exits() {
     let dir = Scratch::new("daemon");
     let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
@@ -110,7 +110,7 @@ fn a_job_is_over_when_its_last_writer_is() {
 }
 
 #[test]
-fn a_console_job_ends_beside_another() {
+fn a_console_job_ends_while_another_runs() {
     let dir = Scratch::new("console");
     let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
@@ -122,7 +122,7 @@ fn a_console_job_ends_beside_another() {
 }
 
 #[test]
-fn ends_are_seen_where_they_cannot_be_polled_for() {
+fn exits_are_noticed_without_pidfd() {
     let mut runner = runner();
     runner.system_calls.exit_fd = |_| Err(io::ErrorKind::Unsupported.into());
     start_console(&mut runner, 0, "exit 5");
@@ -132,7 +132,7 @@ fn ends_are_seen_where_they_cannot_be_polled_for() {
 }
 
 #[test]
-fn names_are_in_the_environment() {
+fn variables_are_in_the_environment() {
     let environment = vec![("TANTO_TEST".into(), "a b".into())];
     let mut runner = ProcessRunner::new(RunnerOptions { environment, ..RunnerOptions::default() }).unwrap();
     start(&mut runner, 0, "echo \"$TANTO_TEST\"");
@@ -151,20 +151,20 @@ fn abort_without_an_interruption_waits_for_the_end() {
 }
 
 #[test]
-fn abort_tells_of_ended_jobs_that_nobody_heard_of() {
+fn abort_returns_unreported_jobs() {
     let dir = Scratch::new("abort-ended");
     let fifo = named_pipe(&dir, "fifo");
     let mut runner = runner();
-    // The same writer holds both pipes, so that both ends are seen in one look or in two.
+    // Both jobs end at nearly the same time, so one poll or two report them.
     start(&mut runner, 0, &hold(&fifo));
     release(&fifo);
     start(&mut runner, 1, "true");
-    let (told, ..) = next(&mut runner);
-    assert_eq!(runner.abort(), [JobId(1 - told)]);
+    let (reported, ..) = next(&mut runner);
+    assert_eq!(runner.abort(), [JobId(1 - reported)]);
 }
 
 #[test]
-fn dropping_waits_for_the_end() {
+fn drop_waits_for_the_end() {
     let dir = Scratch::new("drop");
     let mut runner = runner();
     start(&mut runner, 0, &format!("sleep 0.05; : > '{}'", dir.at("done").display()));
@@ -173,14 +173,14 @@ fn dropping_waits_for_the_end() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_the_machines_refusal() {
+fn an_overlong_line_is_a_start_error() {
     let command = Command { line: vec![b'x'; 3 << 20], console: false, limits: None };
     let error = runner().start(JobId(0), &command, Cost::default()).unwrap_err();
     assert_eq!(tanto_sys::error::text(&error), b"posix_spawn: Argument list too long");
 }
 
 #[test]
-fn parallelism_limits_what_runs() {
+fn parallelism_limits_capacity() {
     let mut runner = ProcessRunner::new(RunnerOptions { parallelism: 2, ..RunnerOptions::default() }).unwrap();
     assert_eq!(runner.capacity(), 2);
     start(&mut runner, 0, "sleep 100");
@@ -193,13 +193,13 @@ fn parallelism_limits_what_runs() {
 }
 
 #[test]
-fn load_limits_what_runs() {
+fn load_limits_capacity() {
     let options = RunnerOptions { parallelism: 8, max_load: Some(4.5), ..RunnerOptions::default() };
     let mut runner = ProcessRunner::new(options).unwrap();
     runner.system_calls.load = || 1.0;
     assert_eq!(runner.capacity(), 3);
     runner.system_calls.load = || 1e9;
-    assert_eq!(runner.capacity(), 1, "with none running one may");
+    assert_eq!(runner.capacity(), 1, "one job may always run");
     start(&mut runner, 0, "sleep 100");
     assert!(!runner.is_load_limited());
     assert_eq!((runner.capacity(), runner.is_load_limited()), (0, true));
@@ -240,11 +240,11 @@ fn each_job_has_a_slot() {
     assert_eq!(drain(&pool), b"x");
     release(&hold_0);
     assert_eq!(next(&mut runner), ok(0, ""));
-    assert_eq!(runner.capacity(), 1, "our own is free again");
+    assert_eq!(runner.capacity(), 1, "the implicit slot is free again");
 }
 
 #[test]
-fn a_slot_that_comes_free_wakes() {
+fn a_returned_token_wakes_the_runner() {
     let dir = Scratch::new("wakes");
     let held = named_pipe(&dir, "held");
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
@@ -262,13 +262,13 @@ fn a_slot_that_comes_free_wakes() {
 }
 
 #[test]
-fn who_does_not_ask_is_not_woken_and_keeps_nothing() {
+fn unused_tokens_are_returned() {
     let dir = Scratch::new("unused");
     let held = named_pipe(&dir, "held");
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"q");
     assert_eq!(runner.capacity(), 1);
     start(&mut runner, 0, &hold(&held));
-    assert_eq!(runner.capacity(), 1, "q is in hand");
+    assert_eq!(runner.capacity(), 1, "token q was taken");
     assert_eq!(drain(&pool), b"");
     release(&held);
     assert_eq!(next(&mut runner), ok(0, ""));
@@ -276,7 +276,7 @@ fn who_does_not_ask_is_not_woken_and_keeps_nothing() {
 }
 
 #[test]
-fn a_free_slot_does_not_wake_who_may_start_nothing() {
+fn a_free_token_does_not_wake_a_load_limited_runner() {
     let dir = Scratch::new("loaded");
     let held = named_pipe(&dir, "held");
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
@@ -285,7 +285,7 @@ fn a_free_slot_does_not_wake_who_may_start_nothing() {
     assert_eq!(runner.capacity(), 0, "no slot is free");
     runner.max_load = Some(1.0);
     runner.system_calls.load = || 1e9;
-    assert_eq!(runner.capacity(), 0, "nor would one help");
+    assert_eq!(runner.capacity(), 0, "the load is too high");
     pool.put(b'z').unwrap();
     assert_eq!(runner.wait(Some(Duration::from_millis(1))).unwrap(), Wakeup::TimedOut);
     release(&held);
@@ -293,7 +293,7 @@ fn a_free_slot_does_not_wake_who_may_start_nothing() {
 }
 
 #[test]
-fn who_has_all_of_its_own_slots_asks_for_none() {
+fn a_server_at_its_limit_waits_for_no_token() {
     let dir = Scratch::new("all");
     let holds = [named_pipe(&dir, "0"), named_pipe(&dir, "1")];
     let jobserver = Some(Jobserver::Server(Server::pipe(2).unwrap()));
@@ -313,7 +313,7 @@ fn who_has_all_of_its_own_slots_asks_for_none() {
 }
 
 #[test]
-fn slots_go_back_at_the_end() {
+fn tokens_are_returned_at_the_end() {
     let dir = Scratch::new("end");
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"abc");
     for job in 0..2 {
@@ -334,7 +334,7 @@ fn slots_go_back_at_the_end() {
 }
 
 #[test]
-fn a_refused_start_keeps_the_slot_in_hand() {
+fn a_failed_start_keeps_its_slot() {
     let dir = Scratch::new("refused");
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
     assert_eq!(runner.capacity(), 1);
@@ -362,7 +362,7 @@ fn short_of_processes(most: usize) -> ProcessRunner {
 thread_local!(static REFUSALS: std::cell::Cell<i32> = const { std::cell::Cell::new(0) });
 
 #[test]
-fn some_descriptors_are_left() {
+fn descriptors_limit_capacity() {
     let mut runner = runner();
     runner.max_descriptors = 0;
     assert!(runner.capacity() > 1);
@@ -375,7 +375,7 @@ fn some_descriptors_are_left() {
 }
 
 #[test]
-fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
+fn out_of_processes_waits_for_another_job_to_end() {
     let dir = Scratch::new("room");
     let fifo = named_pipe(&dir, "fifo");
     // At the start, and at the beginning of the first wait.
@@ -384,7 +384,7 @@ fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
     start(&mut runner, 0, "echo a");
     start(&mut runner, 1, &hold(&fifo));
     start(&mut runner, 2, "echo held");
-    assert_eq!(runner.capacity(), 0, "nothing else is started before it");
+    assert_eq!(runner.capacity(), 0, "it blocks other jobs");
     assert_eq!(next(&mut runner), ok(0, "a\n"));
     assert_eq!(next(&mut runner), ok(2, "held\n"));
     assert!(runner.capacity() > 0);
@@ -393,7 +393,7 @@ fn a_command_for_which_there_is_no_room_waits_for_another_to_end() {
 }
 
 #[test]
-fn a_command_for_which_there_is_no_room_with_nothing_running_is_refused() {
+fn out_of_processes_with_nothing_running_is_an_error() {
     let mut runner = short_of_processes(0);
     let error = runner
         .start(JobId(0), &Command { line: b"echo".into(), console: false, limits: None }, Cost::default())
@@ -408,7 +408,7 @@ fn a_command_for_which_there_is_no_room_with_nothing_running_is_refused() {
 }
 
 #[test]
-fn a_command_that_waits_for_room_is_abandoned_with_the_others() {
+fn abort_includes_deferred_commands() {
     REFUSALS.set(1000);
     let mut runner = short_of_processes(1);
     start(&mut runner, 0, "true");
@@ -419,7 +419,7 @@ fn a_command_that_waits_for_room_is_abandoned_with_the_others() {
 }
 
 #[test]
-fn what_hangs_is_counted_by_a_control_group_from_its_first_moment() {
+fn hang_limits_create_a_cgroup_at_the_start() {
     if tanto_sys::cgroup::OwnCgroups::find().obstacle().is_some() {
         return;
     }
@@ -447,7 +447,7 @@ fn a_stopped_job_ends_when_the_build_is_interrupted() {
 }
 
 #[test]
-fn a_job_that_nobody_wants_any_more_is_ended() {
+fn a_killed_job_is_terminated() {
     let limits = ResourceLimits { grace_ms: 20_000, ..ResourceLimits::NONE };
     let watch = WatchOptions { limits, leftovers: Leftovers::Kill, cgroups: CgroupUse::None };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
@@ -471,7 +471,7 @@ fn a_job_that_nobody_wants_any_more_is_ended() {
 }
 
 #[test]
-fn a_flood_is_ended_and_both_its_ends_are_kept() {
+fn excessive_output_terminates_and_keeps_both_ends() {
     let watch = WatchOptions { limits: ResourceLimits::NONE, leftovers: Leftovers::Kill, cgroups: CgroupUse::None };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
     let limits = ResourceLimits { output_bytes: Some(1 << 20), ..ResourceLimits::NONE };
@@ -490,7 +490,7 @@ fn a_flood_is_ended_and_both_its_ends_are_kept() {
 }
 
 #[test]
-fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
+fn processes_that_keep_the_output_open_are_reported_and_killed() {
     let limits = ResourceLimits { linger_ms: Some(100), ..ResourceLimits::NONE };
     let watch = WatchOptions { limits, leftovers: Leftovers::Kill, cgroups: CgroupUse::None };
     let mut runner = ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
@@ -515,7 +515,7 @@ fn who_holds_the_output_of_a_command_that_has_ended_is_named_and_ended() {
 }
 
 #[test]
-fn a_bell_wakes_who_waits_for_jobs() {
+fn the_wake_fd_interrupts_a_wait() {
     let place = Scratch::new("spawn-bell");
     let fifo = named_pipe(&place, "go");
     let (wake_fd, mut rope) = std::io::pipe().unwrap();
@@ -533,7 +533,7 @@ fn a_bell_wakes_who_waits_for_jobs() {
 const HAS_TOKENS: &str = "test -p \"/proc/self/fd/${TANTO_TOKENS%,*}\" && echo yes || echo no";
 
 #[test]
-fn commands_have_tokens_of_their_own() {
+fn each_command_has_its_own_token_pipe() {
     let dealt = |slots, most| {
         let jobserver = Some(Jobserver::Broker(TokenBroker::new(slots, most)));
         ProcessRunner::new(RunnerOptions { jobserver, ..RunnerOptions::default() }).unwrap()
@@ -553,7 +553,7 @@ fn commands_have_tokens_of_their_own() {
 }
 
 #[test]
-fn between_two_commands_of_a_job_nobody_takes_its_slot() {
+fn a_job_keeps_its_slot_between_commands() {
     let place = Scratch::new("spawn-kept");
     let end = named_pipe(&place, "end");
     let jobserver = Some(Jobserver::Broker(TokenBroker::new(2, 2)));
@@ -571,11 +571,11 @@ fn between_two_commands_of_a_job_nobody_takes_its_slot() {
     }
     release(&end);
     assert_eq!(next(&mut runner), ok(2, ""));
-    assert_eq!(next(&mut runner), ok(1, ""), "when the job is over, it is the more urgent one's");
+    assert_eq!(next(&mut runner), ok(1, ""), "its slot goes to the more urgent job afterwards");
 }
 
 #[test]
-fn what_a_command_has_taken_no_other_begins_with() {
+fn tokens_taken_by_a_command_are_in_use() {
     let place = Scratch::new("spawn-dealt");
     let [taken, end] = ["taken", "end"].map(|name| named_pipe(&place, name));
     let jobserver = Some(Jobserver::Broker(TokenBroker::new(2, 2)));
@@ -589,5 +589,5 @@ fn what_a_command_has_taken_no_other_begins_with() {
     assert_eq!(runner.capacity(), 0, "both slots are in use");
     release(&end);
     assert_eq!(next(&mut runner), ok(1, ""));
-    assert_eq!(runner.capacity(), 1, "what it had is free again");
+    assert_eq!(runner.capacity(), 1, "its tokens are free again");
 }

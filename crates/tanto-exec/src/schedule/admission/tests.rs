@@ -1,4 +1,4 @@
-//! Tests of the rations: who may start by what was told.
+//! Tests of admission control with made-up resource samples.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn run(admission: &mut AdmissionControl, job: u32, gib: u64) {
 }
 
 #[test]
-fn one_may_always_run() {
+fn one_job_may_always_run() {
     let mut it = admission(Some(1));
     it.update_resources(ResourceSample {
         memory_some: 90.0,
@@ -33,7 +33,7 @@ fn one_may_always_run() {
 }
 
 #[test]
-fn what_runs_leaves_room_or_not() {
+fn jobs_start_within_the_memory_limit() {
     let mut it = admission(Some(8));
     run(&mut it, 9, 5);
     assert_eq!(it.choose(candidates(&[4, 3])), Some(JobId(1)));
@@ -48,20 +48,20 @@ fn what_runs_leaves_room_or_not() {
 }
 
 #[test]
-fn of_what_is_free_the_running_will_still_take_some() {
+fn growth_of_running_jobs_is_reserved() {
     let mut it = admission(None);
     run(&mut it, 9, 6);
-    assert_eq!(it.choose(candidates(&[90])), Some(JobId(0)), "nobody has said what is free");
+    assert_eq!(it.choose(candidates(&[90])), Some(JobId(0)), "free resources are unknown");
     it.update_resources(ResourceSample { free_kib: Some(8 * GIB), ..ResourceSample::default() });
     assert_eq!(it.choose(candidates(&[3])), None);
     it.update_memory(JobId(9), 5 * GIB);
-    assert_eq!(it.choose(candidates(&[3])), Some(JobId(0)), "five of the six are not among the eight");
+    assert_eq!(it.choose(candidates(&[3])), Some(JobId(0)), "5 of the expected 6 GiB are already in use");
     it.update_memory(JobId(9), 7 * GIB);
     assert_eq!(it.choose(candidates(&[8])), Some(JobId(0)));
 }
 
 #[test]
-fn what_is_unknown_needs_nothing_but_waits_where_there_is_less() {
+fn unknown_needs_wait_only_while_memory_is_exceeded() {
     let mut it = admission(Some(4));
     run(&mut it, 9, 4);
     assert_eq!(it.choose(candidates(&[0])), Some(JobId(0)));
@@ -70,7 +70,7 @@ fn what_is_unknown_needs_nothing_but_waits_where_there_is_less() {
 }
 
 #[test]
-fn a_group_needs_nothing_at_all() {
+fn phony_jobs_need_no_memory() {
     let mut it = admission(Some(1));
     run(&mut it, 9, 1);
     it.update_resources(ResourceSample { memory_some: 90.0, ..ResourceSample::default() });
@@ -79,15 +79,15 @@ fn a_group_needs_nothing_at_all() {
 }
 
 #[test]
-fn a_job_is_passed_over_so_often_and_no_more() {
+fn jobs_are_passed_over_a_limited_number_of_times() {
     let mut it = admission(Some(8));
     run(&mut it, 9, 5);
     for _ in 0..MAX_TIMES_PASSED_OVER {
         assert_eq!(it.choose(candidates(&[4, 1])), Some(JobId(1)));
     }
-    assert_eq!(it.choose(candidates(&[4, 1])), None, "now nothing is started before it");
+    assert_eq!(it.choose(candidates(&[4, 1])), None, "it blocks others now");
     let urgent = Candidate { job: JobId(7), needs_kib: Some(0), disk_kib: 0 };
-    assert_eq!(it.choose([urgent].into_iter().chain(candidates(&[4]))), None, "not even what is more urgent");
+    assert_eq!(it.choose([urgent].into_iter().chain(candidates(&[4]))), None, "it blocks more urgent jobs too");
     it.ended(JobId(9));
     assert_eq!(it.choose([urgent].into_iter().chain(candidates(&[4]))), Some(JobId(0)));
     it.dequeued(JobId(0));
@@ -95,7 +95,7 @@ fn a_job_is_passed_over_so_often_and_no_more() {
 }
 
 #[test]
-fn one_that_goes_back_to_waiting_holds_nobody_up() {
+fn a_dequeued_job_does_not_block_others() {
     let mut it = admission(Some(8));
     run(&mut it, 9, 5);
     let starts = (0..MAX_TIMES_PASSED_OVER).filter_map(|_| it.choose(candidates(&[4, 1])));
@@ -105,7 +105,7 @@ fn one_that_goes_back_to_waiting_holds_nobody_up() {
 }
 
 #[test]
-fn pressure_does_not_flicker() {
+fn pressure_has_hysteresis() {
     let mut it = admission(None);
     run(&mut it, 9, 0);
     let mut starts = |memory_some, memory_full| {
@@ -117,7 +117,7 @@ fn pressure_does_not_flicker() {
 }
 
 #[test]
-fn busy_processors_leave_us_two_slots() {
+fn cpu_pressure_leaves_two_slots() {
     let mut it = AdmissionControl::new(AdmissionLimits { memory_kib: None, slots: 2 });
     it.update_resources(ResourceSample { cpu_some: 100.0, ..ResourceSample::default() });
     run(&mut it, 9, 0);
@@ -125,7 +125,7 @@ fn busy_processors_leave_us_two_slots() {
 }
 
 #[test]
-fn busy_processors_leave_us_half_of_the_slots() {
+fn cpu_pressure_leaves_half_of_the_slots() {
     let mut it = admission(None);
     it.update_resources(ResourceSample { cpu_some: 96.0, ..ResourceSample::default() });
     for job in 0..4 {
@@ -141,17 +141,17 @@ fn busy_processors_leave_us_half_of_the_slots() {
 }
 
 #[test]
-fn what_is_written_has_to_fit_on_the_disk() {
+fn jobs_start_within_free_disk_space() {
     let mut it = admission(None);
     let candidate = |job, gib: u64| Candidate { job: JobId(job), needs_kib: Some(0), disk_kib: gib * GIB };
     it.started(JobId(9), 0, 3 * GIB);
-    assert_eq!(it.choose([candidate(0, 90)].into_iter()), Some(JobId(0)), "nobody has said what is free");
+    assert_eq!(it.choose([candidate(0, 90)].into_iter()), Some(JobId(0)), "free resources are unknown");
     it.update_resources(ResourceSample { free_disk_kib: Some(8 * GIB), ..ResourceSample::default() });
     assert_eq!(it.choose([candidate(0, 6), candidate(1, 5)].into_iter()), Some(JobId(1)));
     assert_eq!(it.choose([candidate(0, 6)].into_iter()), None);
     assert_eq!(it.throttled, Some(ThrottleReason::Disk { job: JobId(0), needs_kib: 6 * GIB, available_kib: 5 * GIB }));
     it.update_resources(ResourceSample { free_disk_kib: Some(GIB), ..ResourceSample::default() });
-    assert_eq!(it.choose([candidate(0, 0)].into_iter()), Some(JobId(0)), "of it nobody knows that it writes anything");
+    assert_eq!(it.choose([candidate(0, 0)].into_iter()), Some(JobId(0)), "its disk use is unknown");
     it.update_resources(ResourceSample { free_disk_kib: Some(8 * GIB), ..ResourceSample::default() });
     it.update_expected(JobId(9), 0, 2 * GIB);
     assert_eq!(it.choose([candidate(0, 6)].into_iter()), Some(JobId(0)), "it will write less");

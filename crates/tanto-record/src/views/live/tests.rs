@@ -475,7 +475,7 @@ fn colours_are_few() {
 }
 
 #[test]
-fn only_what_changes_is_written() {
+fn only_changes_are_written() {
     let mut scene = Scene::new(Setup::default(), &[("CXX a.o", 60_000), ("CXX b.o", 0)]);
     scene.start(&[0]).pass(100);
     let first = scene.writes();

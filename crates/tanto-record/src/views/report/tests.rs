@@ -71,7 +71,7 @@ fn commands_that_did_not_end_have_no_processor_time() {
 }
 
 #[test]
-fn the_cost_of_starting_programs_is_summed() {
+fn startup_costs_are_summed() {
     let session = session();
     let starts =
         |program: &str, started, avoided, each_us| ProgramStarts { program: program.into(), started, avoided, each_us };
@@ -89,7 +89,7 @@ fn the_cost_of_starting_programs_is_summed() {
 }
 
 #[test]
-fn kinds_are_the_words_before_names() {
+fn rule_kinds_are_extracted() {
     let session = session();
     let kinds: Vec<String> = session.commands().map(|job| text(command_kind(job))).collect();
     assert_eq!(kinds, ["CC", "CC", "cc", "Linking C program"]);
@@ -180,7 +180,7 @@ fn a_good_build_reports_no_problems() {
 }
 
 #[test]
-fn the_list_has_a_line_for_each() {
+fn each_session_has_a_line() {
     let session = session();
     let list = [("x", Some(&session)), ("y", None)];
     let expected = "   SESSION  BEGAN (UTC)           TIME  COMMANDS  RESULT    OF\n\

@@ -24,14 +24,14 @@ impl ReadAhead {
     fn below(sys: &Path, device: u64, kib: u64) -> io::Result<ReadAhead> {
         let (major, minor) = (libc::major(device), libc::minor(device));
         let file = sys.join(format!("class/bdi/{major}:{minor}/read_ahead_kb"));
-        let blame = |what: &'static str, error| call_error(what, Some(file.as_os_str().as_encoded_bytes()), error);
+        let describe = |call: &'static str, error| call_error(call, Some(file.as_os_str().as_encoded_bytes()), error);
         let before = fs::read_to_string(&file).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
                 io::Error::new(ErrorKind::NotFound, "this directory is not on a disk with read-ahead")
             }
-            _ => blame("read", error),
+            _ => describe("read", error),
         })?;
-        fs::write(&file, kib.to_string()).map_err(|error| blame("write", error))?;
+        fs::write(&file, kib.to_string()).map_err(|error| describe("write", error))?;
         Ok(ReadAhead { file, before })
     }
 }

@@ -108,7 +108,7 @@ mod tests {
         let found: Vec<&[u8]> = paths[..6].iter().map(Vec::as_slice).collect();
         assert!(
             Accessor::ALL.iter().all(|accessor| accessor.count(&found) == 6),
-            "what is missing is an missing_is_none too"
+            "missing files are missing for all accessors"
         );
     }
 

@@ -15,7 +15,7 @@ fn run(words: &Argv) -> Run<'_> {
 }
 
 #[test]
-fn only_the_last_compiles_may_be_kept() {
+fn only_recent_compiles_are_remembered() {
     let dir = Scratch::new("kept-compiles");
     let mut checkpoints = checkpoints(&dir, 2);
     for line in [&[&b"clang"[..], b"-c", b"a.c"][..], &[b"clang", b"a.o", b"-o", b"a"], &[b"clang", b"-E", b"a.c"]] {
@@ -31,7 +31,7 @@ fn only_the_last_compiles_may_be_kept() {
 }
 
 #[test]
-fn without_anybody_commands_run_as_ever_and_nobody_is_started_unasked() {
+fn no_daemon_is_started_unless_allowed() {
     let dir = Scratch::new("no-keeper");
     let mut checkpoints = checkpoints(&dir, 2);
     let words = words(&[b"clang", b"-c", b"a.c", b"-o", b"a.o"]);
@@ -43,7 +43,7 @@ fn without_anybody_commands_run_as_ever_and_nobody_is_started_unasked() {
 }
 
 #[test]
-fn one_in_so_many_is_doubted() {
+fn every_nth_use_is_verified() {
     let dir = Scratch::new("doubted");
     let mut checkpoints = checkpoints(&dir, 2);
     let verify_every: Vec<bool> = (1..=4)

@@ -53,7 +53,7 @@ fn holding(files: usize, without: usize) -> Vec<u8> {
 }
 
 #[test]
-fn commands_are_the_golden_ones() {
+fn commands_match_the_golden_frames() {
     let words = words(&[b"clang++", b"-c", b"a b.cc", b""]);
     let run = Run {
         id: 0x0102_0304_0506_0708,
@@ -69,7 +69,7 @@ fn commands_are_the_golden_ones() {
 }
 
 #[test]
-fn wishes_and_ends_are_the_golden_ones() {
+fn requests_and_ends_match_the_golden_frames() {
     let words = words(&[b"clang", b"-c", b"a.c"]);
     let kept =
         Run { id: 10, umask: 0o22, clang: b"/usr/bin/clang", lld: b"", words: &words, environment: &[b"PATH=/bin"] };
@@ -78,7 +78,7 @@ fn wishes_and_ends_are_the_golden_ones() {
 }
 
 #[test]
-fn answers_are_the_golden_ones() {
+fn replies_match_the_golden_frames() {
     let used =
         Used { user_us: 1_500_000, system_us: 20_000, max_rss_kib: 65536, read_bytes: 512, written_bytes: 1 << 40 };
     let expected = [
@@ -107,14 +107,18 @@ fn answers_are_the_golden_ones() {
         ),
     ];
     let golden = golden();
-    assert_eq!(golden.len(), expected.len() + 5, "with two commands, a wish, an end, and what is not said to us");
+    assert_eq!(
+        golden.len(),
+        expected.len() + 5,
+        "with two commands, a request, an end, and a frame from the daemon to others"
+    );
     for (name, receive) in expected {
         assert_eq!(decode(&golden[name]), Some(receive), "{name}");
     }
 }
 
 #[test]
-fn limits_are_the_workers() {
+fn limits_match_the_worker() {
     assert!(decode(&declined(MOST_BYTES - 17)).is_some());
     assert!(decode(&declined(MOST_BYTES - 16)).is_none());
     let all = words(&vec![b"".as_slice(); MOST_TEXTS]);
@@ -129,7 +133,7 @@ fn limits_are_the_workers() {
 }
 
 #[test]
-fn whatever_comes_is_read_or_refused() {
+fn arbitrary_frames_never_panic() {
     let tokens: &[&[u8]] = &[b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x01\0\0\0", b"text"];
     let material = Material { seeds: golden().into_values().collect(), tokens, head: 5 };
     let mut random = Random::new(1);

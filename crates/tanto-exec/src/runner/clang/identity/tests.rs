@@ -1,4 +1,4 @@
-//! Which clang a command names, on made-up files.
+//! Tests of finding clang, on made-up files.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,7 +13,7 @@ fn program(dir: &Scratch, name: &str, content: &str) -> PathBuf {
 }
 
 #[test]
-fn names_are_found_in_path() {
+fn programs_are_found_in_path() {
     let dir = Scratch::new("identity");
     let real = program(&dir, "llvm/bin/clang", "\x7fELF");
     program(&dir, "ccache/bin/ccache", "\x7fELF");
@@ -28,19 +28,19 @@ fn names_are_found_in_path() {
 }
 
 #[test]
-fn scripts_and_odd_files_are_no_clang() {
+fn scripts_and_other_files_are_not_clang() {
     let dir = Scratch::new("identity-odd");
     let script = program(&dir, "clang", "#!/bin/sh\nexec /usr/bin/clang \"$@\"\n");
     assert_eq!(find(script.as_os_str().as_bytes(), b""), None);
-    let not_to_be_run = program(&dir, "clang-1", "\x7fELF");
-    fs::set_permissions(&not_to_be_run, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(find(not_to_be_run.as_os_str().as_bytes(), b""), None);
+    let not_executable = program(&dir, "clang-1", "\x7fELF");
+    fs::set_permissions(&not_executable, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(find(not_executable.as_os_str().as_bytes(), b""), None);
     let another = program(&dir, "gcc", "\x7fELF");
     assert_eq!(find(another.as_os_str().as_bytes(), b""), None);
 }
 
 #[test]
-fn what_was_changed_does_not_hold() {
+fn changed_programs_are_detected() {
     let dir = Scratch::new("identity-stamp");
     let path = program(&dir, "clang", "\x7fELF");
     let files = vec![(path.clone(), Stamp::of(&path).unwrap())];
@@ -57,7 +57,7 @@ fn what_was_changed_does_not_hold() {
 }
 
 #[test]
-fn variables_that_change_clang_are_known() {
+fn variables_that_change_clang_are_detected() {
     let with = |name: &str, value: &str| {
         let environment = Environment::inherit_with(&[(name.into(), value.into())]);
         is_left_alone_because_of(&environment).is_some()
@@ -69,7 +69,7 @@ fn variables_that_change_clang_are_known() {
 }
 
 #[test]
-fn versions_begin_with_whole_words() {
+fn versions_match_whole_words() {
     assert!(begins(b"Debian LLD 19.1.7 (compatible with GNU linkers)\n", b"Debian LLD 19.1.7"));
     assert!(begins(b"Debian LLD 19.1.7", b"Debian LLD 19.1.7"));
     assert!(!begins(b"Debian LLD 19.1.70", b"Debian LLD 19.1.7"));

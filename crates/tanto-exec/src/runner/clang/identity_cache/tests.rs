@@ -11,7 +11,7 @@ fn identity(name: &str, ours: bool) -> Identity {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn entries_round_trip() {
     let dir = Scratch::new("known");
     let file = dir.at("sub/known");
     let cache = [identity("/bin/clang", true), identity("/opt/a b/clang", false)];
@@ -25,7 +25,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn only_the_last_are_kept() {
+fn the_oldest_entries_are_dropped() {
     let dir = Scratch::new("known-last");
     let file = dir.at("known");
     let cache: Vec<_> = (0..MOST + 2).map(|i| identity(&format!("/bin/{i}"), true)).collect();
@@ -34,7 +34,7 @@ fn only_the_last_are_kept() {
 }
 
 #[test]
-fn a_torn_file_holds_nothing_wrong() {
+fn a_torn_file_yields_no_wrong_entry() {
     let dir = Scratch::new("known-torn");
     let file = dir.at("known");
     let cache = [identity("/bin/clang", true), identity("/opt/clang", false)];

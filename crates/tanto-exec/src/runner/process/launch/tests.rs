@@ -1,9 +1,9 @@
-//! Commands that go without the shell, beside the same ones that don't: nobody may see a difference.
+//! Compares commands that start without the shell with the same commands in a shell.
 
 use super::*;
 use tanto_testing::{Random, Scratch, seeds};
 
-/// What came of a command: how it ended, what it printed, and whether it went without the shell.
+/// Exit, output, and whether the command started without the shell.
 type Outcome = (Exit, String, bool);
 
 fn run(starter: &mut Starter, line: &str) -> Outcome {
@@ -20,7 +20,7 @@ fn run(starter: &mut Starter, line: &str) -> Outcome {
     (exit, String::from_utf8_lossy(&output).into_owned(), direct)
 }
 
-/// One that may go without the shell, and one that never does.
+/// A starter that may skip the shell, and one that never does.
 struct Pair {
     free: Starter,
     bound: Starter,
@@ -41,11 +41,11 @@ impl Pair {
         let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
         let starter = || Starter::new(Environment::inherit_with(&[("PATH".into(), path.clone().into())]), None);
         let (free, bound) = (starter(), Starter { direct: false, ..starter() });
-        assert!(free.direct, "the tests' environment holds names that want a shell");
+        assert!(free.direct, "the environment of the tests requires a shell");
         Pair { free, bound }
     }
 
-    /// Whether it went without the shell, after both have done the same.
+    /// Returns whether the command started without the shell. Both starters must behave the same.
     fn run(&mut self, line: &str) -> bool {
         let (exit, output, direct) = run(&mut self.free, line);
         assert_eq!((exit, output, false), run(&mut self.bound, line), "{line}");
@@ -54,7 +54,7 @@ impl Pair {
 }
 
 #[test]
-fn it_is_as_with_the_shell() {
+fn direct_commands_behave_as_in_a_shell() {
     let dir = Scratch::new("as-with-the-shell");
     let mut pair = Pair::new(&dir);
     for line in ["args", "args a 'b c' \"d\" \\e", "expr 1 + 1", "/bin/sh -c 'exit 3'", "args \"\"", "  args x"] {
@@ -84,7 +84,7 @@ fn it_is_as_with_the_shell() {
 }
 
 #[test]
-fn a_death_is_told_as_the_shell_tells_it() {
+fn signals_are_reported_like_the_shell() {
     let dir = Scratch::new("deaths");
     let mut pair = Pair::new(&dir);
     for signal in
@@ -95,7 +95,7 @@ fn a_death_is_told_as_the_shell_tells_it() {
 }
 
 #[test]
-fn a_shell_that_its_commands_end_with_leaves_their_deaths_as_they_are() {
+fn signals_are_kept_if_the_shell_execs() {
     let dir = Scratch::new("bash");
     let mut starter = Pair::new(&dir).free;
     starter.shell_outlives_command = Some(false);
@@ -103,12 +103,12 @@ fn a_shell_that_its_commands_end_with_leaves_their_deaths_as_they_are() {
 }
 
 #[test]
-fn the_environment_is_the_same() {
+fn direct_commands_have_the_environment_of_the_shell() {
     let dir = Scratch::new("environment");
     let mut pair = Pair::new(&dir);
     let sorted = |starter: &mut Starter| {
         let (_, output, direct) = run(starter, "/usr/bin/env");
-        // What bash sets, where that is the shell.
+        // Set by bash, if it is the shell.
         let own = |line: &&str| !["_=", "SHLVL=", "OLDPWD="].iter().any(|name| line.starts_with(name));
         let mut lines: Vec<_> = output.lines().filter(own).map(str::to_owned).collect();
         lines.sort_unstable();
@@ -120,7 +120,7 @@ fn the_environment_is_the_same() {
 }
 
 #[test]
-fn commands_on_the_console_have_a_shell() {
+fn console_commands_use_the_shell() {
     let mut starter = Starter::new(Environment::inherit_with(&[]), None);
     let Started { mut child, direct, .. } =
         starter.start(&Command { line: b"/bin/true".into(), console: true, limits: None }).unwrap();
@@ -129,7 +129,7 @@ fn commands_on_the_console_have_a_shell() {
 }
 
 #[test]
-fn any_line_is_as_with_the_shell() {
+fn random_lines_behave_as_in_a_shell() {
     const NAMES: [&str; 16] = [
         "args",
         "args",

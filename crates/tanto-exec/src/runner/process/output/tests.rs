@@ -20,7 +20,7 @@ fn taken(bytes: &[u8], overflow: Option<&Overflow>) -> Output {
 }
 
 #[test]
-fn what_fits_stays_in_memory() {
+fn small_output_stays_in_memory() {
     let place = Scratch::new("output");
     let text = lines(MOST_IN_MEMORY);
     let (output, kept) = taken(&text, Some(&overflow(&place))).into_kept();
@@ -28,7 +28,7 @@ fn what_fits_stays_in_memory() {
 }
 
 #[test]
-fn of_more_a_file_without_a_name_has_all() {
+fn large_output_spills_to_an_unnamed_file() {
     let place = Scratch::new("output");
     let text = lines(MOST_IN_MEMORY + 5 * ENDS + 8);
     let (output, kept) = taken(&text, Some(&overflow(&place))).into_kept();
@@ -43,7 +43,7 @@ fn of_more_a_file_without_a_name_has_all() {
 }
 
 #[test]
-fn the_end_can_be_had_at_any_time() {
+fn the_last_bytes_are_available_at_any_time() {
     let text = lines(MOST_IN_MEMORY + ENDS + 8);
     for printed in [0, 1, 100, 5000, MOST_IN_MEMORY, MOST_IN_MEMORY + 1, text.len()] {
         let output = taken(&text[..printed], None);
@@ -52,7 +52,7 @@ fn the_end_can_be_had_at_any_time() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_replaced_by_the_one_for_temporary_files() {
+fn a_missing_spill_directory_falls_back_to_tmp() {
     let place = Scratch::new("output");
     let overflow = Overflow { dir: place.at("none"), writer: Rc::default() };
     let text = lines(MOST_IN_MEMORY + 8);
@@ -61,7 +61,7 @@ fn a_directory_that_is_not_there_is_replaced_by_the_one_for_temporary_files() {
 }
 
 #[test]
-fn a_full_disk_loses_the_middle_and_says_so() {
+fn a_full_disk_drops_the_middle_with_a_note() {
     let text = lines(MOST_IN_MEMORY + ENDS);
     let mut output = taken(&text[..MOST_IN_MEMORY], None);
     output.rest = Some(Rest::begin(&mut output.bytes, ENDS, None));
@@ -77,7 +77,7 @@ fn a_full_disk_loses_the_middle_and_says_so() {
 }
 
 #[test]
-fn without_a_place_the_middle_is_left_out() {
+fn without_spilling_the_middle_is_dropped() {
     let text = lines(MOST_IN_MEMORY + ENDS);
     let shown = taken(&text, None).into_kept().0;
     let between = format!("\n[... {} bytes are left out ...]\n", text.len() - 2 * ENDS);
@@ -85,7 +85,7 @@ fn without_a_place_the_middle_is_left_out() {
 }
 
 #[test]
-fn of_a_flood_no_more_is_kept_than_is_said() {
+fn output_limits_keep_both_ends() {
     let text = lines(1 << 20);
     for most in [0, 1, 1000, 100_000] {
         let mut output = Output::new(Some(most));

@@ -12,7 +12,7 @@ fn words_of(line: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn quotes_are_taken_off() {
+fn quotes_are_removed() {
     let words = |line| words_of(line).unwrap();
     assert_eq!(words("cc -c a.c"), ["cc", "-c", "a.c"]);
     assert_eq!(words("  \tcc\t a  "), ["cc", "a"]);
@@ -28,7 +28,7 @@ fn quotes_are_taken_off() {
 }
 
 #[test]
-fn what_means_something_to_a_shell_is_left_to_it() {
+fn shell_syntax_is_left_to_the_shell() {
     let lines = [
         "",
         " ",
@@ -119,7 +119,7 @@ fn random_line(random: &mut Random) -> String {
 }
 
 #[test]
-fn shells_make_the_same_words() {
+fn words_match_those_of_shells() {
     const LINES: usize = 200;
     let dir = Scratch::new("words");
     let (shells, mut accepted, mut all) = (shells(), 0, 0);
@@ -136,17 +136,17 @@ fn shells_make_the_same_words() {
         }
         dir.write("script", format!("f() {{ for word; do printf '<%s>' \"$word\"; done; printf '\\n'; }}\n{script}"));
         for shell in &shells {
-            let said = run_script(shell, &dir.at("script"));
+            let actual = run_script(shell, &dir.at("script"));
             let differing =
-                said.lines().zip(expected.lines()).zip(&lines).find(|((said, expected), _)| said != expected);
-            assert!(said == expected, "seed {seed}, {shell:?}: {differing:?}");
+                actual.lines().zip(expected.lines()).zip(&lines).find(|((actual, expected), _)| actual != expected);
+            assert!(actual == expected, "seed {seed}, {shell:?}: {differing:?}");
         }
     }
     assert!(accepted * 4 > all, "only {accepted} of {all} lines were looked at");
 }
 
 #[test]
-fn builtins_of_shells_are_known() {
+fn builtins_are_left_to_the_shell() {
     assert!(OF_SHELLS.is_sorted());
     let path = std::env::var("PATH").unwrap();
     let files = path.split(':').filter_map(|directory| std::fs::read_dir(directory).ok()).flatten();
@@ -164,7 +164,7 @@ fn builtins_of_shells_are_known() {
 }
 
 #[test]
-fn some_environments_want_the_shell() {
+fn some_environments_require_the_shell() {
     let allows = |name: &str, value: &str| {
         let path = ("PATH".into(), "/bin".into());
         let others: &[_] = if name == "PATH" { &[] } else { &[path] };
