@@ -322,7 +322,7 @@ def require_names_unsupported_commands(tanto, place):
     others = place / "cc"
     shutil.copy("/bin/true", others)
     cases = [
-        (f"{others} -c a.c -o $out", b"cc is no clang"),
+        (f"{others} -c a.c -o $out", b"cc is not clang"),
         (f"{foreign} -c a.c -o $out", b"clang-14 is not the clang that the worker is built from"),
         (f"{COMPILE} && true", b"it needs a shell"),
         (f"{CLANG} -c -x assembler /dev/null -o $out", b"its job is another program's"),

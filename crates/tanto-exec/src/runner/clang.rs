@@ -73,15 +73,40 @@ struct Common {
     umask: u32,
 }
 
-/// A running command.
-pub(super) struct Fork {
-    pub(super) child: Child,
-    /// Its number in the protocol.
+/// A running command, by its number in the protocol.
+pub(super) struct WorkerJobId {
     pub(super) id: u64,
     /// It continues from a checkpoint, so that the daemon reports about it, not the worker.
     pub(super) from_checkpoint: bool,
     /// Its result is compared with that of a process.
     pub(super) is_verified: bool,
+}
+
+/// Why a command has to run as a process.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotInWorker {
+    #[error("it has the console")]
+    Console,
+    #[error("it needs a shell")]
+    Shell,
+    #[error("{} is not clang, or is a script", String::from_utf8_lossy(.0))]
+    NotClang(Vec<u8>),
+    #[error("{} is not the clang that the worker is built from", .0.display())]
+    OtherClang(PathBuf),
+    #[error("its directory cannot be opened")]
+    Directory,
+    #[error("it is too long")]
+    TooLong,
+    #[error("the worker is busy")]
+    Busy,
+    #[error("the worker is gone")]
+    WorkerGone,
+    /// Only if the worker is required.
+    #[error("compile worker {}: {error}", program.display())]
+    NotStarted { program: PathBuf, error: io::Error },
+    /// The worker's reason. Empty: the command failed, and the process prints more.
+    #[error("{}", String::from_utf8_lossy(.0))]
+    Declined(Vec<u8>),
 }
 
 /// Message about a command.
@@ -108,48 +133,49 @@ impl Worker {
         Some(Worker { options, state, cache: None, cache_key, next: 0, common: None, checkpoints })
     }
 
-    /// Starts the command in the worker, or returns why it has to run as a process. Fails only if the worker is
-    /// required.
+    /// Starts the command in the worker.
     pub(super) fn start(
         &mut self,
         words: &Argv,
         environment: &Environment,
         cgroup_files: &[File],
-    ) -> io::Result<Result<Fork, Vec<u8>>> {
+    ) -> Result<(Child, WorkerJobId), NotInWorker> {
         let name = words.iter().next().unwrap_or_default();
+        let not_clang = || NotInWorker::NotClang(name.to_vec());
         if !may_be_clang(name) {
-            return Ok(Err([name, b" is no clang"].concat()));
+            return Err(not_clang());
         }
         if matches!(self.state, State::Gone) || cgroup_files.len() > MAX_CGROUP_FILES {
-            return Ok(Err(b"the worker is gone".into()));
+            return Err(NotInWorker::WorkerGone);
         }
         let path = environment.get(b"PATH").unwrap_or_default();
-        let Some(program) = identity::find(name, path) else {
-            return Ok(Err([name, b" is no clang, or a script"].concat()));
-        };
+        let program = identity::find(name, path).ok_or_else(not_clang)?;
         match self.identify(&program, environment)? {
             Some(Identity { ours: true, lld, .. }) => {
                 self.fork(words, environment, cgroup_files, &program, lld.as_deref())
             }
-            _ => Ok(Err([program.as_os_str().as_bytes(), b" is not the clang that the worker is built from"].concat())),
+            _ => Err(NotInWorker::OtherClang(program)),
         }
     }
 
     /// Returns an error if the worker is required and this command compiles, but has to run as a process.
-    pub(super) fn check_required(&self, line: &[u8], why: &[u8]) -> io::Result<()> {
-        if !self.options.required || why.is_empty() || !require::compiles(line) {
-            return Ok(());
+    pub(super) fn check_required(&self, line: &[u8], why: NotInWorker) -> io::Result<()> {
+        match why {
+            NotInWorker::NotStarted { .. } => return Err(io::Error::other(why)),
+            NotInWorker::Busy => return Ok(()),
+            NotInWorker::Declined(why) if why.is_empty() => return Ok(()),
+            _ if !self.options.required || !require::compiles(line) => return Ok(()),
+            _ => {}
         }
-        let (line, why) = (String::from_utf8_lossy(line), String::from_utf8_lossy(why));
-        let text = format!(
-            "--clang-worker=require: a command cannot run in the compile worker: {why}\n  {line}\n\
-             'tanto doctor' names the worker's clang; --clang-worker=auto runs such commands as processes"
-        );
-        Err(io::Error::other(text))
+        Err(io::Error::other(format!(
+            "--clang-worker=require: a command cannot run in the compile worker: {why}\n  {}\n\
+             'tanto doctor' names the worker's clang; --clang-worker=auto runs such commands as processes",
+            String::from_utf8_lossy(line)
+        )))
     }
 
     /// Returns the identity of a program, from the cache or by asking it.
-    fn identify(&mut self, program: &Path, environment: &Environment) -> io::Result<Option<Identity>> {
+    fn identify(&mut self, program: &Path, environment: &Environment) -> Result<Option<Identity>, NotInWorker> {
         let cache = match self.cache.take() {
             Some(cache) => cache,
             None => {
@@ -166,7 +192,7 @@ impl Worker {
             return Ok(Some(identity.clone()));
         }
         cache.retain(|it| it.program != program);
-        let Some(zygote) = self.zygote()? else { return Ok(None) };
+        let zygote = running(&mut self.state, &self.options)?;
         let identity = identity::ask(program, &zygote.connection);
         if let (Some(identity), Some(cache)) = (&identity, &mut self.cache) {
             cache.push(identity.clone());
@@ -176,24 +202,6 @@ impl Worker {
         Ok(identity)
     }
 
-    /// Starts the worker, unless it has started already.
-    fn zygote(&mut self) -> io::Result<Option<&mut Zygote>> {
-        if matches!(self.state, State::Idle) {
-            self.state = match Zygote::start(&self.options.program) {
-                Ok(zygote) => State::Running(Box::new(zygote)),
-                Err(error) if self.options.required => {
-                    let what = format!("compile worker {}: {error}", self.options.program.display());
-                    return Err(io::Error::other(what));
-                }
-                Err(_) => State::Gone,
-            };
-        }
-        Ok(match &mut self.state {
-            State::Running(zygote) => Some(zygote),
-            State::Idle | State::Gone => None,
-        })
-    }
-
     fn fork(
         &mut self,
         words: &Argv,
@@ -201,54 +209,40 @@ impl Worker {
         cgroup_files: &[File],
         clang: &Path,
         lld: Option<&Path>,
-    ) -> io::Result<Result<Fork, Vec<u8>>> {
+    ) -> Result<(Child, WorkerJobId), NotInWorker> {
         self.next += 1;
         let id = self.next;
         if self.common.is_none() {
             self.common = Common::find();
         }
-        let Some(common) = &self.common else { return Ok(Err(b"its directory cannot be opened".into())) };
+        let Common { directory, nothing, umask } = self.common.as_ref().ok_or(NotInWorker::Directory)?;
         let strings: Vec<&[u8]> = environment.strings().collect();
         let (clang, lld) = (clang.as_os_str().as_bytes(), lld.map_or(&b""[..], |lld| lld.as_os_str().as_bytes()));
-        let run = Run { id, umask: common.umask, clang, lld, words, environment: &strings };
-        // Too long for a frame, or no descriptors left: run a process.
+        let run = Run { id, umask: *umask, clang, lld, words, environment: &strings };
+        // Without descriptors for a pipe, a process fails with ninja's message.
         let (Some(frame), Ok((output, written))) = (frames::encode(&run), io::pipe()) else {
-            return Ok(Err(b"it is too long".into()));
+            return Err(NotInWorker::TooLong);
         };
-        let Common { directory, nothing, .. } = common;
         let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
         with.extend(cgroup_files.iter().map(AsFd::as_fd));
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.note(&run);
             if let Some(pid) = checkpoints.run(&self.options.program, id, &frame, &with) {
                 let is_verified = checkpoints.is_verified_next();
-                return Ok(Ok(Fork {
-                    child: Child::with_other_parent(pid, output),
-                    id,
-                    from_checkpoint: true,
-                    is_verified,
-                }));
+                let job = WorkerJobId { id, from_checkpoint: true, is_verified };
+                return Ok((Child::with_other_parent(pid, output), job));
             }
         }
-        drop(with);
-        let gone = || Err(b"the worker is gone".to_vec());
-        if self.zygote()?.is_none() {
-            return Ok(gone());
-        }
-        let (State::Running(zygote), Some(common)) = (&mut self.state, &self.common) else { return Ok(gone()) };
-        let Common { directory, nothing, .. } = common;
-        let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
-        with.extend(cgroup_files.iter().map(AsFd::as_fd));
-        match zygote.connection.run(id, &frame, &with) {
-            Ok(pid) => Ok(pid.map(|pid| {
-                let child = Child::with_other_parent(pid, output);
-                Fork { child, id, from_checkpoint: false, is_verified: false }
-            })),
-            // A temporary problem: run a process this time.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Err(Vec::new())),
-            Err(_) => {
-                self.state = State::Gone;
-                Ok(gone())
+        match running(&mut self.state, &self.options)?.connection.run(id, &frame, &with) {
+            Ok(pid) => {
+                let job = WorkerJobId { id, from_checkpoint: false, is_verified: false };
+                Ok((Child::with_other_parent(pid, output), job))
+            }
+            Err(why) => {
+                if matches!(why, NotInWorker::WorkerGone) {
+                    self.state = State::Gone;
+                }
+                Err(why)
             }
         }
     }
@@ -337,6 +331,23 @@ impl Common {
     fn find() -> Option<Common> {
         let (directory, nothing) = (File::open(".").ok()?, File::open("/dev/null").ok()?);
         Some(Common { directory, nothing, umask: file::umask()? })
+    }
+}
+
+/// Returns the worker, which is started on first use.
+fn running<'s>(state: &'s mut State, options: &WorkerOptions) -> Result<&'s mut Zygote, NotInWorker> {
+    if matches!(state, State::Idle) {
+        *state = match Zygote::start(&options.program) {
+            Ok(zygote) => State::Running(Box::new(zygote)),
+            Err(error) if options.required => {
+                return Err(NotInWorker::NotStarted { program: options.program.clone(), error });
+            }
+            Err(_) => State::Gone,
+        };
+    }
+    match state {
+        State::Running(zygote) => Ok(zygote),
+        State::Idle | State::Gone => Err(NotInWorker::WorkerGone),
     }
 }
 

@@ -200,7 +200,7 @@ impl ProcessRunner {
     }
 
     fn complete(&mut self, task: Task, exit: Exit, usage: Usage) {
-        let Task { job, output, slot, fork, first_run, .. } = task;
+        let Task { job, output, slot, worker_job, first_run, .. } = task;
         self.lacks_resources = false;
         if let Some(slots) = &mut self.slots {
             slots.jobserver.remove_command(job);
@@ -210,9 +210,9 @@ impl ProcessRunner {
         let usage = Usage { waits, ..used.map_or(usage, |used| task::combined_usage(usage, used)) };
         let report = self.watcher.as_mut().and_then(|watcher| watcher.ended(job));
         self.release_sandbox(job);
-        let executed_by = match (fork, first_run) {
+        let executed_by = match (worker_job, first_run) {
             (None, None) => ExecutedBy::Process,
-            (Some(fork), _) if !fork.continues_from_checkpoint() => ExecutedBy::ClangWorker,
+            (Some(worker_job), _) if !worker_job.continues_from_checkpoint() => ExecutedBy::ClangWorker,
             _ => ExecutedBy::Checkpoint,
         };
         let (output, capture) = output.into_kept();
@@ -281,19 +281,19 @@ impl ProcessRunner {
             self.release_sandbox(job);
         }
         match started {
-            Ok(Started { child, direct, fork }) => {
+            Ok(Started { child, direct, worker_job }) => {
                 self.ignore_worker();
                 if let Some(watcher) = &mut self.watcher {
                     watcher.started(job, child.pid(), bounds);
                 }
                 self.lacks_resources |= child.output().is_some_and(|output| output.as_raw_fd() >= self.max_descriptors);
-                let fork = fork.map(|fork| WorkerJob::new(fork, command, expected, is_counted));
+                let worker_job = worker_job.map(|id| WorkerJob::new(id, command, expected, is_counted));
                 let output = Output::new(limits.output_bytes);
                 self.running.push(Task {
                     job,
                     child,
                     direct,
-                    fork,
+                    worker_job,
                     first_run,
                     output,
                     limits,
@@ -458,7 +458,7 @@ impl Runner for ProcessRunner {
         self.wait_until_gone(&running);
         for mut task in running {
             jobs.push(task.job);
-            if task.fork.is_none() {
+            if task.worker_job.is_none() {
                 // An error means that the process is gone.
                 let _ = task.child.wait();
             }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_sys::ipc::poll::Watch;
 
+use super::NotInWorker;
 use super::checkpoint_daemon::DaemonConnection;
 use super::frames::{self, Reply, Run};
 
@@ -59,16 +60,14 @@ impl Checkpoints {
         }
         let State::Found(daemon) = &mut self.state else { return None };
         match daemon.connection.run(id, frame, with) {
-            Ok(started) => {
-                self.used += u32::from(started.is_ok());
-                started.ok()
+            Ok(pid) => {
+                self.used += 1;
+                return Some(pid);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(_) => {
-                self.state = State::Gone;
-                None
-            }
+            Err(NotInWorker::WorkerGone) => self.state = State::Gone,
+            Err(_) => {}
         }
+        None
     }
 
     /// Returns whether the last command from a checkpoint is to be compared with a process.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tanto_sys::ipc::poll::Watch;
 use tanto_sys::ipc::seqpacket::SeqpacketSocket;
 
+use super::NotInWorker;
 use super::frames::{self, MOST_BYTES, PROTOCOL, Reply};
 
 pub(super) struct WorkerConnection {
@@ -56,14 +57,18 @@ impl WorkerConnection {
         Watch::new(&self.socket)
     }
 
-    /// Sends a command and waits until it is started: returns its process ID, or why the peer declines.
-    pub(super) fn run(&mut self, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<Result<u32, Vec<u8>>> {
-        self.socket.send(frame, with)?;
+    /// Sends a command and waits until it is started; returns its process ID.
+    pub(super) fn run(&mut self, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> Result<u32, NotInWorker> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => NotInWorker::Busy,
+            _ => NotInWorker::WorkerGone,
+        };
+        self.socket.send(frame, with).map_err(failed)?;
         let until = Instant::now() + self.timeout;
         loop {
-            match self.receive_until(until)? {
-                Reply::Started { id: its, pid } if its == id => return Ok(Ok(pid)),
-                Reply::Declined { id: its, why } if its == id => return Ok(Err(why)),
+            match self.receive_until(until).map_err(failed)? {
+                Reply::Started { id: its, pid } if its == id => return Ok(pid),
+                Reply::Declined { id: its, why } if its == id => return Err(NotInWorker::Declined(why)),
                 other => self.queued.push_back(other),
             }
         }

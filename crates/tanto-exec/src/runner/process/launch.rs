@@ -10,7 +10,7 @@ use tanto_sys::signals;
 
 use super::{shell_split, task};
 use crate::job::{Command, Exit};
-use crate::runner::clang::{self, Fork, Worker};
+use crate::runner::clang::{self, NotInWorker, Worker, WorkerJobId};
 
 /// Starts commands with the same effect as `/bin/sh -c`.
 pub(super) struct Starter {
@@ -33,20 +33,11 @@ const CARGO_FLAGS: &str = "CARGO_MAKEFLAGS";
 /// No descriptors.
 const NOTHING: [RawFd; 2] = [-1, -1];
 
-/// Identifies a job of the clang worker or the checkpoint daemon.
-pub(super) struct WorkerJobId {
-    pub(super) id: u64,
-    /// It continues from a checkpoint.
-    pub(super) from_checkpoint: bool,
-    /// Its result is compared with that of a process.
-    pub(super) is_verified: bool,
-}
-
 pub(super) struct Started {
     pub(super) child: Child,
     /// Without a shell.
     pub(super) direct: bool,
-    pub(super) fork: Option<WorkerJobId>,
+    pub(super) worker_job: Option<WorkerJobId>,
 }
 
 impl Starter {
@@ -99,24 +90,16 @@ impl Starter {
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
             if let Some(worker) = self.worker.as_mut().filter(|_| !self.has_namespaces) {
-                match worker.start(&self.words, self.launcher.environment(), &self.cgroup_files)? {
-                    Ok(Fork { child, id, from_checkpoint, is_verified }) => {
-                        return Ok(Started {
-                            child,
-                            direct: true,
-                            fork: Some(WorkerJobId { id, from_checkpoint, is_verified }),
-                        });
-                    }
-                    Err(why) => worker.check_required(&command.line, &why)?,
+                match worker.start(&self.words, self.launcher.environment(), &self.cgroup_files) {
+                    Ok((child, job)) => return Ok(Started { child, direct: true, worker_job: Some(job) }),
+                    Err(why) => worker.check_required(&command.line, why)?,
                 }
             }
             return self.start_program(command);
         }
         if let Some(worker) = &self.worker {
-            worker.check_required(
-                &command.line,
-                if command.console { b"it has the console" } else { b"it needs a shell" },
-            )?;
+            let why = if command.console { NotInWorker::Console } else { NotInWorker::Shell };
+            worker.check_required(&command.line, why)?;
         }
         self.start_shell(command)
     }
@@ -132,7 +115,7 @@ impl Starter {
     /// Starts the program or, if that fails, the shell.
     fn start_program(&mut self, command: &Command) -> io::Result<Started> {
         match self.launcher.spawn_piped(Program::Argv(&self.words)) {
-            Ok(child) => Ok(Started { child, direct: true, fork: None }),
+            Ok(child) => Ok(Started { child, direct: true, worker_job: None }),
             Err(_) => self.start_shell(command),
         }
     }
@@ -141,7 +124,7 @@ impl Starter {
         let shell = Program::Shell(&command.line);
         let started =
             if command.console { self.launcher.spawn_console(shell) } else { self.launcher.spawn_piped(shell) };
-        Ok(Started { child: started?, direct: false, fork: None })
+        Ok(Started { child: started?, direct: false, worker_job: None })
     }
 
     /// Returns the exit of a shell whose command was killed by a signal, and appends the shell's message.

@@ -92,7 +92,7 @@ impl ProcessRunner {
     /// Returns whether the end of some task cannot be watched.
     fn is_blind(&self, first_task: usize) -> bool {
         let watches = self.watches[first_task..].iter();
-        self.running.iter().zip(watches).any(|(task, watch)| task.fork.is_none() && watch.is_none())
+        self.running.iter().zip(watches).any(|(task, watch)| task.worker_job.is_none() && watch.is_none())
     }
 
     /// Records the exits of first processes.

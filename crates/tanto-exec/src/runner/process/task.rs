@@ -22,7 +22,7 @@ pub(super) struct Task {
     /// Started without a shell.
     pub(super) direct: bool,
     /// Set while it runs in the clang worker.
-    pub(super) fork: Option<WorkerJob>,
+    pub(super) worker_job: Option<WorkerJob>,
     /// Result of its first run, to be compared.
     pub(super) first_run: Option<FirstRun>,
     pub(super) output: Output,
@@ -47,7 +47,7 @@ impl Task {
         if let Some(output) = self.child.output() {
             return Watch::new(output);
         }
-        if self.fork.is_some() {
+        if self.worker_job.is_some() {
             return Watch::none();
         }
         exit_fd(&mut self.child).map_or(Watch::none(), |fd| Watch::new(&fd))
@@ -60,7 +60,7 @@ impl Task {
 
     /// Returns whether the first process may have exited unnoticed, while others hold the output.
     pub(super) fn may_outlive_leader(&self) -> bool {
-        let could_be = self.limits.linger_ms.is_some() && self.fork.is_none();
+        let could_be = self.limits.linger_ms.is_some() && self.worker_job.is_none();
         could_be && self.left.is_none() && self.child.output().is_some()
     }
 

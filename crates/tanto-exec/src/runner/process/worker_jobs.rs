@@ -5,18 +5,17 @@ use std::io;
 use tanto_sys::process::ExitReport;
 
 use super::double_run::FirstRun;
-use super::launch::WorkerJobId;
 use super::output::Output;
 use super::task::{self, Task};
 use super::{ProcessRunner, Ready};
 use crate::job::Cost;
 use crate::job::report::TerminationReason;
 use crate::job::{Command, Exit, Usage};
-use crate::runner::clang::WorkerMessage;
+use crate::runner::clang::{NotInWorker, WorkerJobId, WorkerMessage};
 
 /// State of a command in the clang worker.
 pub(super) struct WorkerJob {
-    mark: WorkerJobId,
+    id: WorkerJobId,
     /// For another run.
     command: Command,
     expected: Cost,
@@ -37,17 +36,17 @@ enum Verdict {
 }
 
 impl WorkerJob {
-    pub(super) fn new(mark: WorkerJobId, command: Command, expected: Cost, is_counted: bool) -> WorkerJob {
-        WorkerJob { mark, command, expected, is_counted, ended: None, declined: None, gone: false }
+    pub(super) fn new(id: WorkerJobId, command: Command, expected: Cost, is_counted: bool) -> WorkerJob {
+        WorkerJob { id, command, expected, is_counted, ended: None, declined: None, gone: false }
     }
 
     /// Whether it continues from a checkpoint.
     pub(super) fn continues_from_checkpoint(&self) -> bool {
-        self.mark.from_checkpoint
+        self.id.from_checkpoint
     }
 
-    fn record(&mut self, news: WorkerMessage) {
-        match news {
+    fn record(&mut self, message: WorkerMessage) {
+        match message {
             WorkerMessage::Ended(ended) => self.ended = Some(ended),
             WorkerMessage::Declined(why) => self.declined = Some(why),
             WorkerMessage::Gone => self.gone = true,
@@ -58,7 +57,7 @@ impl WorkerJob {
     fn verdict(&self, worker_is_gone: bool) -> Option<Verdict> {
         let gone = self.gone || worker_is_gone;
         match self.ended {
-            Some(ended) if self.mark.is_verified => gone.then_some(Verdict::Twice(ended)),
+            Some(ended) if self.id.is_verified => gone.then_some(Verdict::Twice(ended)),
             Some(ended) if gone || !self.is_counted => Some(Verdict::Done(ended)),
             None if gone || self.declined.is_some() => Some(Verdict::Again),
             _ => None,
@@ -70,17 +69,17 @@ impl ProcessRunner {
     /// Handles messages of the clang worker.
     pub(super) fn read_worker_messages(&mut self) -> io::Result<()> {
         let Some(worker) = self.starter.worker() else { return Ok(()) };
-        while let Some((id, news)) = worker.next_message() {
-            let mut forks = self.running.iter_mut().filter_map(|task| task.fork.as_mut());
-            if let Some(fork) = forks.find(|fork| fork.mark.id == id) {
-                fork.record(news);
+        while let Some((id, message)) = worker.next_message() {
+            let mut worker_jobs = self.running.iter_mut().filter_map(|task| task.worker_job.as_mut());
+            if let Some(worker_job) = worker_jobs.find(|it| it.id.id == id) {
+                worker_job.record(message);
             }
         }
         let is_gone = [worker.is_gone(false), worker.is_gone(true)];
         let mut index = 0;
         while let Some(task) = self.running.get_mut(index) {
-            let over = task.fork.as_ref().filter(|_| task.child.output().is_none());
-            match over.and_then(|fork| fork.verdict(is_gone[usize::from(fork.continues_from_checkpoint())])) {
+            let over = task.worker_job.as_ref().filter(|_| task.child.output().is_none());
+            match over.and_then(|it| it.verdict(is_gone[usize::from(it.id.from_checkpoint)])) {
                 Some(Verdict::Done(ended)) => self.finish(index, ended),
                 Some(Verdict::Again) => {
                     let task = self.running.remove(index);
@@ -88,9 +87,8 @@ impl ProcessRunner {
                 }
                 Some(Verdict::Twice(ended)) => {
                     let task = self.running.remove(index);
-                    let fork = task.fork.as_ref();
-                    let first_run =
-                        fork.map(|fork| FirstRun::record(&fork.command, task::exit(ended.status), &task.output));
+                    let first_run = (task.worker_job.as_ref())
+                        .map(|it| FirstRun::record(&it.command, task::exit(ended.status), &task.output));
                     self.run_again(task, first_run)?;
                 }
                 None => index += 1,
@@ -103,15 +101,15 @@ impl ProcessRunner {
     fn run_again(&mut self, mut task: Task, first_run: Option<FirstRun>) -> io::Result<()> {
         task.output = Output::new(task.limits.output_bytes);
         let why = self.watcher.as_ref().and_then(|watcher| watcher.reason(task.job));
-        let fork = match task.fork.take() {
-            Some(fork) if why.is_none() => fork,
+        let worker_job = match task.worker_job.take() {
+            Some(worker_job) if why.is_none() => worker_job,
             // It was terminated by the monitor.
             _ => {
                 self.complete(task, Exit::Code(why.map_or(1, TerminationReason::exit_code)), Usage::default());
                 return Ok(());
             }
         };
-        if let Err(error) = self.check_required(&fork) {
+        if let Err(error) = self.check_required(&worker_job) {
             task.output.push(format!("tanto: error: {error}\n").as_bytes(), self.overflow.as_ref());
             self.complete(task, Exit::Code(1), Usage::default());
             return Ok(());
@@ -122,7 +120,7 @@ impl ProcessRunner {
         if let Some(slots) = &mut self.slots {
             slots.jobserver.remove_command(task.job);
         }
-        let WorkerJob { command, expected, .. } = fork;
+        let WorkerJob { command, expected, .. } = worker_job;
         let ready = Ready { job: task.job, command, expected, slot: task.slot, as_process: true, first_run };
         self.launch(ready).map_err(|(error, slot)| {
             self.release(slot);
@@ -131,10 +129,10 @@ impl ProcessRunner {
     }
 
     /// Returns an error if the command must not run as a process.
-    fn check_required(&mut self, fork: &WorkerJob) -> io::Result<()> {
-        match (self.starter.worker(), &fork.declined) {
-            (Some(worker), Some(why)) if !fork.continues_from_checkpoint() => {
-                worker.check_required(&fork.command.line, why)
+    fn check_required(&mut self, worker_job: &WorkerJob) -> io::Result<()> {
+        match (self.starter.worker(), &worker_job.declined) {
+            (Some(worker), Some(why)) if !worker_job.continues_from_checkpoint() => {
+                worker.check_required(&worker_job.command.line, NotInWorker::Declined(why.clone()))
             }
             _ => Ok(()),
         }
@@ -150,8 +148,8 @@ impl ProcessRunner {
 
     /// Waits until the processes of these commands are gone.
     pub(super) fn wait_until_gone(&mut self, tasks: &[Task]) {
-        let forks = tasks.iter().filter_map(|task| task.fork.as_ref());
-        let ids = forks.filter(|fork| !fork.gone).map(|fork| (fork.mark.id, fork.mark.from_checkpoint)).collect();
+        let worker_jobs = tasks.iter().filter_map(|task| task.worker_job.as_ref());
+        let ids = worker_jobs.filter(|it| !it.gone).map(|it| (it.id.id, it.id.from_checkpoint)).collect();
         if let Some(worker) = self.starter.worker() {
             worker.wait_until_gone(ids);
         }
