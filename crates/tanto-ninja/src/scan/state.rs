@@ -210,7 +210,7 @@ impl<'t> EdgeStates<'t> {
     }
 
     pub(super) fn set_deps(&mut self, edge: EdgeId, deps: &'t [NodeId]) {
-        self.deps_at[edge.index()] = u32::try_from(self.deps.len()).expect("no extra lists than edges");
+        self.deps_at[edge.index()] = u32::try_from(self.deps.len()).expect("no more lists than edges");
         self.deps.push(deps);
     }
 }

@@ -47,7 +47,7 @@ List all inputs used for a set of targets, sorted in dependency order.
 Note that by default, results are shell escaped, and sorted alphabetically,
 and never include validation target paths.
 
-ToolOptions:
+Options:
   -h, --help          Print this message.
   -0, --print0            Use \\0, instead of \\n as a line terminator.
   -E, --no-shell-escape   Do not shell escape the result.
@@ -65,7 +65,7 @@ The tool works like inputs tool but with addition of the target for each line.
 The output will be a series of lines with the following elements:
 <target> <delimiter> <input> <terminator>
 Note that a given input may appear for several targets if it is used by more than one targets.
-ToolOptions:
+Options:
   -h, --help                   Print this message.
   -d  --delimiter=DELIM        Use DELIM instead of TAB for field delimiter.
   -0, --print0                 Use \\0, instead of \\n as a line terminator.
