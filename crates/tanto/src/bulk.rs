@@ -1,15 +1,18 @@
-//! `tanto bulk`: the entry function of each subcommand.
+//! `tanto bulk`: runs its subcommands.
 
+mod args;
 mod check;
 mod config;
-pub(crate) mod enter;
+mod enter;
 mod resolve;
 mod scan;
 mod simulate;
 mod status;
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use tanto_bulk::attempt::distfiles::Fetch;
@@ -27,15 +30,12 @@ use tanto_bulk::resolve::meta_dir::with_presolve;
 use tanto_sys::fs::file;
 use tanto_sys::process::lifecycle;
 
-pub(crate) use self::check::run as check;
-use self::config::{CONFIG, read_config};
-pub(crate) use self::resolve::run as resolve;
-pub(crate) use self::scan::run as scan;
-pub(crate) use self::simulate::run as simulate;
-pub(crate) use self::status::run as status;
-use crate::command_line::bulk::{
-    BulkBuildArgs, BulkReportArgs, ExportArgs, ImportArgs, LogArgs, PackageArgs, PackagesArgs, PublishArgs, ShellArgs,
+pub use self::args::BulkCommand;
+use self::args::{
+    BulkBuildArgs, BulkReportArgs, ExportArgs, ImportArgs, InternalArgs, LogArgs, PackageArgs, PackagesArgs,
+    PublishArgs, ShellArgs,
 };
+use self::config::{CONFIG, read_config};
 use crate::invocation::Invocation;
 use crate::ninja::view::{self, Display};
 use crate::output::CommandOutput;
@@ -46,6 +46,48 @@ use crate::settings::EnvVars;
 const INTERRUPTED: u8 = 130;
 /// The exit code of a stage that failed for a reason of the machine.
 const MACHINE_FAILED: u8 = 126;
+
+pub fn run(command: BulkCommand) -> CommandOutput {
+    match command {
+        BulkCommand::Init(args) => init(&args.dir),
+        BulkCommand::Scan(args) => scan::run(&args),
+        BulkCommand::Resolve(args) => resolve::run(&args),
+        BulkCommand::Check(args) => check::run(&args),
+        BulkCommand::Build(args) => build(&args),
+        BulkCommand::Status(args) => status::run(&args),
+        BulkCommand::Why(args) => why(&args),
+        BulkCommand::Log(args) => log(&args),
+        BulkCommand::Shell(args) => shell(&args),
+        BulkCommand::Retry(args) => request(&args, requests::retry),
+        BulkCommand::Skip(args) => request(&args, requests::skip),
+        BulkCommand::Kill(args) => request(&args, requests::kill),
+        BulkCommand::Report(args) => report(&args),
+        BulkCommand::Publish(args) => publish(&args),
+        BulkCommand::Import(args) => import(&args),
+        BulkCommand::Export(args) => export(&args),
+        BulkCommand::Simulate(args) => simulate::run(&args),
+        BulkCommand::Enter(args) => run_internal_command(b"enter", args),
+        BulkCommand::Fetch(args) => run_internal_command(b"fetch", args),
+        BulkCommand::Deliver(args) => run_internal_command(b"deliver", args),
+        BulkCommand::Signer(args) => run_internal_command(b"signer", args),
+    }
+}
+
+fn run_internal_command(name: &[u8], args: InternalArgs) -> CommandOutput {
+    let args: Vec<Vec<u8>> = args.args.into_iter().map(OsString::into_vec).collect();
+    run_internal(name, &args).unwrap_or_default()
+}
+
+/// Runs a command that Tanto itself starts for each package, without parsing by clap. `None` for other names.
+pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<CommandOutput> {
+    match name {
+        b"enter" => Some(enter::run(args)),
+        b"fetch" => Some(fetch(args)),
+        b"deliver" => Some(deliver(args)),
+        b"signer" => Some(signer(args)),
+        _ => None,
+    }
+}
 
 fn failed(error: &BulkError) -> CommandOutput {
     let code = if matches!(error, BulkError::Interrupted) { INTERRUPTED } else { 1 };
@@ -66,7 +108,7 @@ fn shown() -> Result<Display, BulkError> {
     view::create(&options).map_err(|_| "the status format is malformed".into())
 }
 
-pub(crate) fn init(dir: &Path) -> CommandOutput {
+fn init(dir: &Path) -> CommandOutput {
     let path = dir.join(CONFIG);
     let write = || {
         fs::create_dir_all(dir)?;
@@ -76,7 +118,7 @@ pub(crate) fn init(dir: &Path) -> CommandOutput {
     printed(written.map(|()| format!("{}: set 'pkgsrc' to the tree, then run 'tanto bulk scan'\n", path.display())))
 }
 
-pub(crate) fn build(args: &BulkBuildArgs) -> CommandOutput {
+fn build(args: &BulkBuildArgs) -> CommandOutput {
     let request = BuildRequest { resolved: args.resolved.as_deref(), again: args.again, cutoff: args.cutoff };
     match read_config(&args.config.config).and_then(|config| bulk_build::run(&config, request, &shown)) {
         Err(error) => failed(&error),
@@ -93,17 +135,17 @@ pub(crate) fn build(args: &BulkBuildArgs) -> CommandOutput {
     }
 }
 
-pub(crate) fn why(args: &PackageArgs) -> CommandOutput {
+fn why(args: &PackageArgs) -> CommandOutput {
     let why = |config| LastRun::read(&config)?.why(&args.package.to_string_lossy());
     printed(read_config(&args.config.config).and_then(why))
 }
 
-pub(crate) fn log(args: &LogArgs) -> CommandOutput {
+fn log(args: &LogArgs) -> CommandOutput {
     let log = |config| LastRun::read(&config)?.log(&config, &args.package.to_string_lossy(), args.stage.as_deref());
     printed(read_config(&args.config.config).and_then(log))
 }
 
-pub(crate) fn shell(args: &ShellArgs) -> CommandOutput {
+fn shell(args: &ShellArgs) -> CommandOutput {
     let run = |config| debug_shell::run(&config, &args.package.to_string_lossy(), args.command.as_deref());
     match read_config(&args.config.config).and_then(run) {
         Ok(code) => CommandOutput { code, ..CommandOutput::default() },
@@ -111,19 +153,8 @@ pub(crate) fn shell(args: &ShellArgs) -> CommandOutput {
     }
 }
 
-pub(crate) fn retry(args: &PackagesArgs) -> CommandOutput {
-    answered(args, requests::retry)
-}
-
-pub(crate) fn skip(args: &PackagesArgs) -> CommandOutput {
-    answered(args, requests::skip)
-}
-
-pub(crate) fn kill(args: &PackagesArgs) -> CommandOutput {
-    answered(args, requests::kill)
-}
-
-fn answered(args: &PackagesArgs, request: fn(&Config, Vec<String>) -> Result<Response, BulkError>) -> CommandOutput {
+/// Sends a request to the running build; without one, retry and skip change the last run.
+fn request(args: &PackagesArgs, request: fn(&Config, Vec<String>) -> Result<Response, BulkError>) -> CommandOutput {
     let packages = args.packages.iter().map(|word| word.to_string_lossy().trim_end_matches('/').to_owned());
     match read_config(&args.config.config).and_then(|config| request(&config, packages.collect())) {
         Ok(Response { code, out, err }) if !err.is_empty() => {
@@ -134,7 +165,7 @@ fn answered(args: &PackagesArgs, request: fn(&Config, Vec<String>) -> Result<Res
     }
 }
 
-pub(crate) fn report(args: &BulkReportArgs) -> CommandOutput {
+fn report(args: &BulkReportArgs) -> CommandOutput {
     let report = || {
         let config = read_config(&args.config.config)?;
         let rows = publication::rows(&config)?;
@@ -156,7 +187,7 @@ pub(crate) fn report(args: &BulkReportArgs) -> CommandOutput {
     report().map_or_else(|error| failed(&error), |out| CommandOutput::printed(out, 0))
 }
 
-pub(crate) fn publish(args: &PublishArgs) -> CommandOutput {
+fn publish(args: &PublishArgs) -> CommandOutput {
     let mut log = String::new();
     let publish = |config| publication::publish(&config, args.unfinished, &mut log);
     let published = read_config(&args.config.config).and_then(publish);
@@ -164,7 +195,7 @@ pub(crate) fn publish(args: &PublishArgs) -> CommandOutput {
     CommandOutput { out: log.into_bytes(), ..stop }
 }
 
-pub(crate) fn import(args: &ImportArgs) -> CommandOutput {
+fn import(args: &ImportArgs) -> CommandOutput {
     let (from, to) = (&args.from, &args.config.config);
     printed(match from.is_file() {
         true => tanto_bulk::config::pbulk::import(from, to),
@@ -172,24 +203,24 @@ pub(crate) fn import(args: &ImportArgs) -> CommandOutput {
     })
 }
 
-pub(crate) fn export(args: &ExportArgs) -> CommandOutput {
+fn export(args: &ExportArgs) -> CommandOutput {
     printed(read_config(&args.config.config).and_then(|config| pbulk_files::export(&config, &args.dir)))
 }
 
 /// Moves a package to its place, and exits like the hook that failed.
-pub(crate) fn deliver(args: &[Vec<u8>]) -> CommandOutput {
+fn deliver(args: &[Vec<u8>]) -> CommandOutput {
     let Some(delivery) = Delivery::read(args) else { return internal("deliver") };
     exit_of("the package", lifecycle::exit_with_parent().and_then(|()| delivery.run()))
 }
 
 /// Fetches missing distfiles, and exits like the command that failed.
-pub(crate) fn fetch(args: &[Vec<u8>]) -> CommandOutput {
+fn fetch(args: &[Vec<u8>]) -> CommandOutput {
     let Some(fetch) = Fetch::read(args) else { return internal("fetch") };
     exit_of("the distfiles", lifecycle::exit_with_parent().and_then(|()| fetch.run()))
 }
 
 /// Runs the signer, with `sign_command` and `sign_public_key` as arguments.
-pub(crate) fn signer(args: &[Vec<u8>]) -> CommandOutput {
+fn signer(args: &[Vec<u8>]) -> CommandOutput {
     let [command, keys] = args else { return internal("signer") };
     let Ok(command) = std::str::from_utf8(command) else { return internal("signer") };
     printed(process::serve(command, file::path(keys)).map(|()| String::new()))

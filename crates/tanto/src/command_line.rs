@@ -2,7 +2,6 @@
 
 mod bench;
 pub mod build;
-pub mod bulk;
 mod generate;
 
 use std::ffi::OsString;
@@ -14,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::invocation::Invocation;
 use crate::output::CommandOutput;
 use crate::settings::EnvVars;
-use crate::{clang, doctor, report, run, simulate};
+use crate::{bulk, clang, doctor, report, run, simulate};
 
 /// A build engine for the many-core era: a drop-in ninja, and more
 #[derive(Parser, Debug)]

@@ -14,12 +14,12 @@ use tanto_bulk::coordinator::up_to_date::predict;
 use tanto_bulk::error::BulkError;
 use tanto_record::database::Database;
 
+use super::args::CheckArgs;
 use super::config::read_config;
 use super::failed;
-use crate::command_line::bulk::CheckArgs;
 use crate::output::CommandOutput;
 
-pub(crate) fn run(args: &CheckArgs) -> CommandOutput {
+pub fn run(args: &CheckArgs) -> CommandOutput {
     check(args).unwrap_or_else(|error| failed(&error))
 }
 

@@ -12,7 +12,7 @@ use crate::invocation::Invocation;
 use crate::output::CommandOutput;
 
 /// Runs a command in a sandbox, and exits like it.
-pub(crate) fn run(args: &[Vec<u8>]) -> CommandOutput {
+pub fn run(args: &[Vec<u8>]) -> CommandOutput {
     let Some(asked) = read(args) else {
         return CommandOutput::failed(Invocation::Tanto, "error", b"'tanto bulk enter' is internal");
     };

@@ -10,13 +10,13 @@ use tanto_bulk::resolve::messages::describe;
 use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
 use tanto_sys::fs::file;
 
+use super::args::ResolveArgs;
 use super::failed;
-use crate::command_line::bulk::ResolveArgs;
 use crate::output::CommandOutput;
 
 /// Resolves scans. Exits with 1 if a dependency is missing, and then writes no output unless `--partial` or `--missing` is
 /// given.
-pub(crate) fn run(args: &ResolveArgs) -> CommandOutput {
+pub fn run(args: &ResolveArgs) -> CommandOutput {
     resolve_scans(args).unwrap_or_else(|error| failed(&error))
 }
 

@@ -8,12 +8,12 @@ use tanto_bulk::error::BulkError;
 use tanto_bulk::tree::scan::ScanReport;
 use tanto_sys::fs::file;
 
+use super::args::ScanArgs;
 use super::config::read_config;
 use super::{failed, shown};
-use crate::command_line::bulk::ScanArgs;
 use crate::output::CommandOutput;
 
-pub(crate) fn run(args: &ScanArgs) -> CommandOutput {
+pub fn run(args: &ScanArgs) -> CommandOutput {
     scan(args).unwrap_or_else(|error| failed(&error))
 }
 

@@ -12,13 +12,13 @@ use tanto_bulk::resolve::Package;
 use tanto_bulk::resolve::meta_dir::resolved_depends;
 use tanto_sys::machine::cpu;
 
+use super::args::BulkSimulateArgs;
 use super::printed;
-use crate::command_line::bulk::BulkSimulateArgs;
 use crate::output::CommandOutput;
 use crate::simulate::table;
 use crate::simulate::usual_slots;
 
-pub(crate) fn run(args: &BulkSimulateArgs) -> CommandOutput {
+pub fn run(args: &BulkSimulateArgs) -> CommandOutput {
     printed(simulate(args))
 }
 

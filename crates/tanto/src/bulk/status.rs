@@ -9,14 +9,14 @@ use tanto_bulk::coordinator::queries::{self, LastRun};
 use tanto_bulk::error::BulkError;
 use tanto_sys::terminal;
 
+use super::args::StatusArgs;
 use super::config::read_config;
 use super::printed;
-use crate::command_line::bulk::StatusArgs;
 use crate::output::CommandOutput;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(args: &StatusArgs) -> CommandOutput {
+pub fn run(args: &StatusArgs) -> CommandOutput {
     printed(read_config(&args.config.config).and_then(|config| status(&config, args.watch)))
 }
 

@@ -1,13 +1,10 @@
-//! `tanto bulk`: its subcommands, their options and operands.
+//! The subcommands of `tanto bulk`, with their options and operands.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
 
-use crate::bulk;
-use crate::output::CommandOutput;
 use crate::simulate::{SlotCounts, parse_slots};
 
 #[derive(Subcommand, Debug)]
@@ -78,48 +75,6 @@ pub enum BulkCommand {
     Deliver(InternalArgs),
     #[command(hide = true, about = "Sign packages (internal)")]
     Signer(InternalArgs),
-}
-
-pub fn run(command: BulkCommand) -> CommandOutput {
-    match command {
-        BulkCommand::Init(args) => bulk::init(&args.dir),
-        BulkCommand::Scan(args) => bulk::scan(&args),
-        BulkCommand::Resolve(args) => bulk::resolve(&args),
-        BulkCommand::Check(args) => bulk::check(&args),
-        BulkCommand::Build(args) => bulk::build(&args),
-        BulkCommand::Status(args) => bulk::status(&args),
-        BulkCommand::Why(args) => bulk::why(&args),
-        BulkCommand::Log(args) => bulk::log(&args),
-        BulkCommand::Shell(args) => bulk::shell(&args),
-        BulkCommand::Retry(args) => bulk::retry(&args),
-        BulkCommand::Skip(args) => bulk::skip(&args),
-        BulkCommand::Kill(args) => bulk::kill(&args),
-        BulkCommand::Report(args) => bulk::report(&args),
-        BulkCommand::Publish(args) => bulk::publish(&args),
-        BulkCommand::Import(args) => bulk::import(&args),
-        BulkCommand::Export(args) => bulk::export(&args),
-        BulkCommand::Simulate(args) => bulk::simulate(&args),
-        BulkCommand::Enter(args) => internal("enter", args),
-        BulkCommand::Fetch(args) => internal("fetch", args),
-        BulkCommand::Deliver(args) => internal("deliver", args),
-        BulkCommand::Signer(args) => internal("signer", args),
-    }
-}
-
-/// Runs a command that Tanto itself starts for each package. `None` if the name is none of them.
-pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<CommandOutput> {
-    match name {
-        b"enter" => Some(bulk::enter::run(args)),
-        b"fetch" => Some(bulk::fetch(args)),
-        b"deliver" => Some(bulk::deliver(args)),
-        b"signer" => Some(bulk::signer(args)),
-        _ => None,
-    }
-}
-
-fn internal(name: &str, args: InternalArgs) -> CommandOutput {
-    let args: Vec<Vec<u8>> = args.args.into_iter().map(OsString::into_vec).collect();
-    run_internal(name.as_bytes(), &args).unwrap_or_default()
 }
 
 /// A percentage from 0% to 100%.
