@@ -80,18 +80,18 @@ pub enum Action {
     Abandon(JobId),
 }
 
-/// How far the termination has come.
+/// Progress of the termination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    Runs,
-    Terminated,
+enum JobState {
+    Running,
+    Terminating,
     Killed,
     Abandoned,
 }
 
 struct MonitoredJob {
     limits: ResourceLimits,
-    stage: Stage,
+    state: JobState,
     /// Its entry in `Monitor::due`.
     due_ms: Option<i64>,
     /// When `total_ms` or the grace period ends.
@@ -133,9 +133,9 @@ impl Monitor {
     }
 
     pub fn started(&mut self, job: JobId, limits: ResourceLimits, now_ms: i64) {
-        let watched = MonitoredJob {
+        let monitored = MonitoredJob {
             limits,
-            stage: Stage::Runs,
+            state: JobState::Running,
             due_ms: None,
             ends_ms: limits.total_ms.map(|total| now_ms.saturating_add(total)),
             next_sample_ms: limits.needs_samples().then(|| now_ms + limits.shorten_interval(FIRST_SAMPLE_MS, 0)),
@@ -145,7 +145,7 @@ impl Monitor {
             idle_ms: 0,
             wrote: false,
         };
-        self.jobs.insert(job, watched);
+        self.jobs.insert(job, monitored);
         self.schedule(job);
     }
 
@@ -173,22 +173,22 @@ impl Monitor {
             return None;
         }
         let it = self.jobs.get_mut(&job)?;
-        let action = match it.stage {
-            Stage::Runs if it.ends_ms.is_some_and(|end| end <= now_ms) => {
+        let action = match it.state {
+            JobState::Running if it.ends_ms.is_some_and(|end| end <= now_ms) => {
                 let after_ms = it.limits.total_ms.unwrap_or(0);
                 return Some(self.begin_termination(job, now_ms, TerminationReason::Timeout { after_ms }));
             }
             // Due again in a millisecond, in case the sample is not taken.
-            Stage::Runs => {
+            JobState::Running => {
                 it.next_sample_ms = Some(now_ms + 1);
                 Action::Sample(job)
             }
-            Stage::Terminated => {
-                self.set_stage(job, Stage::Killed, now_ms);
+            JobState::Terminating => {
+                self.set_state(job, JobState::Killed, now_ms);
                 return Some(Action::Kill(job));
             }
-            Stage::Killed | Stage::Abandoned => {
-                self.set_stage(job, Stage::Abandoned, now_ms);
+            JobState::Killed | JobState::Abandoned => {
+                self.set_state(job, JobState::Abandoned, now_ms);
                 return Some(Action::Abandon(job));
             }
         };
@@ -198,7 +198,7 @@ impl Monitor {
 
     /// Records a sample. Returns an action if the job hangs or exceeds a limit.
     pub fn record_sample(&mut self, job: JobId, now_ms: i64, sample: Sample) -> Option<Action> {
-        let it = self.jobs.get_mut(&job).filter(|it| it.stage == Stage::Runs)?;
+        let it = self.jobs.get_mut(&job).filter(|it| it.state == JobState::Running)?;
         let limits = it.limits;
         if let Some(why) = limits.exceeded_by(&sample) {
             return Some(self.begin_termination(job, now_ms, why));
@@ -224,12 +224,12 @@ impl Monitor {
 
     /// Terminates a job, unless it is already ending.
     pub fn terminate_job(&mut self, job: JobId, now_ms: i64, why: TerminationReason) -> Option<Action> {
-        self.jobs.get(&job).filter(|it| it.stage == Stage::Runs)?;
+        self.jobs.get(&job).filter(|it| it.state == JobState::Running)?;
         Some(self.begin_termination(job, now_ms, why))
     }
 
     fn begin_termination(&mut self, job: JobId, now_ms: i64, why: TerminationReason) -> Action {
-        self.set_stage(job, Stage::Terminated, now_ms);
+        self.set_state(job, JobState::Terminating, now_ms);
         if let Some(it) = self.jobs.get_mut(&job).filter(|_| why.is_urgent()) {
             it.ends_ms = Some(now_ms);
             self.schedule(job);
@@ -237,11 +237,11 @@ impl Monitor {
         Action::Terminate(job, why)
     }
 
-    /// Advances the termination of a job. No other function changes its stage.
-    fn set_stage(&mut self, job: JobId, stage: Stage, now_ms: i64) {
+    /// Advances the termination of a job. No other function changes its state.
+    fn set_state(&mut self, job: JobId, state: JobState, now_ms: i64) {
         if let Some(it) = self.jobs.get_mut(&job) {
-            it.stage = stage;
-            it.ends_ms = (stage != Stage::Abandoned).then(|| now_ms.saturating_add(it.limits.grace_ms));
+            it.state = state;
+            it.ends_ms = (state != JobState::Abandoned).then(|| now_ms.saturating_add(it.limits.grace_ms));
             it.next_sample_ms = None;
         }
         self.schedule(job);

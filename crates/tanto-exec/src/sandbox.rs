@@ -10,7 +10,7 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-pub use self::entering::{Entry, begin, enter, fault, leave, pass};
+pub use self::entering::{Entry, enter, mount_only, report_fault, report_success, unmount_only};
 pub use self::mounting::{close, cover, mount, unmount};
 pub use self::pool::{SandboxGuard, SandboxPool, WarmSandbox, keep};
 

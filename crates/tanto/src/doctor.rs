@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use tanto_exec::runner::clang::{is_left_alone_because_of, programs, stands_for};
+use tanto_exec::runner::clang::{conflicting_variable, programs, replaced_version};
 use tanto_exec::runner::process::wants_the_shell;
 use tanto_exec::text::table::Table;
 use tanto_ninja::load::NINJA_VERSION;
@@ -100,14 +100,15 @@ fn machine_rows(dir: Option<&[u8]>, around: &EnvVars) -> Vec<DoctorRow> {
 /// The path of the compile worker, the clang that it replaces, and the clangs that builds in this directory have used.
 fn compile_worker(state: &StateDirs) -> Vec<Vec<u8>> {
     let mut lines = Vec::new();
-    if let Some(name) = is_left_alone_because_of(&Environment::inherit_with(&[])) {
+    if let Some(name) = conflicting_variable(&Environment::inherit_with(&[])) {
         lines.push([b"not used, because of ", name, b" in the environment"].concat());
     }
     let places = clang_worker::candidates();
     match places.iter().find(|place| clang_worker::is_executable(place)) {
         Some(place) => {
             lines.push(place.as_os_str().as_bytes().to_vec());
-            let clang = stands_for(place).unwrap_or_else(|| b"nothing: it does not run. Run ./install again".into());
+            let clang =
+                replaced_version(place).unwrap_or_else(|| b"nothing: it does not run. Run ./install again".into());
             lines.push([&b"stands for "[..], &clang].concat());
         }
         None => {

@@ -31,7 +31,7 @@ mod zygote;
 pub use self::checkpoint_daemon::{Held, held, is_checkpoint_daemon, stop};
 pub use self::checkpoints::CheckpointOptions;
 pub use self::frames::Without;
-pub use self::identity::{is_left_alone_because_of, stands_for};
+pub use self::identity::{conflicting_variable, replaced_version};
 pub use self::identity_cache::programs;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -125,7 +125,7 @@ const MAX_CGROUP_FILES: usize = MAX_DESCRIPTORS - 4;
 impl Worker {
     /// Returns `None` if the environment requires real programs. Starts nothing yet.
     pub(super) fn new(options: WorkerOptions, environment: &Environment) -> Option<Worker> {
-        if is_left_alone_because_of(environment).is_some() {
+        if conflicting_variable(environment).is_some() {
             return None;
         }
         let checkpoints = options.checkpoints.clone().map(Checkpoints::new);
@@ -151,7 +151,7 @@ impl Worker {
         let path = environment.get(b"PATH").unwrap_or_default();
         let program = identity::find(name, path).ok_or_else(not_clang)?;
         match self.identify(&program, environment)? {
-            Some(Identity { ours: true, lld, .. }) => {
+            Some(Identity { is_replaced: true, lld, .. }) => {
                 self.fork(words, environment, cgroup_files, &program, lld.as_deref())
             }
             _ => Err(NotInWorker::OtherClang(program)),
@@ -188,12 +188,12 @@ impl Worker {
             }
         };
         let cache = self.cache.insert(cache);
-        if let Some(identity) = cache.iter().find(|it| it.program == program && it.holds()) {
+        if let Some(identity) = cache.iter().find(|it| it.program == program && it.is_unchanged()) {
             return Ok(Some(identity.clone()));
         }
         cache.retain(|it| it.program != program);
         let zygote = running(&mut self.state, &self.options)?;
-        let identity = identity::ask(program, &zygote.connection);
+        let identity = identity::identify(program, &zygote.connection);
         if let (Some(identity), Some(cache)) = (&identity, &mut self.cache) {
             cache.push(identity.clone());
             // Without the cache, the next build asks again.

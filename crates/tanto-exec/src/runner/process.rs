@@ -182,9 +182,9 @@ impl ProcessRunner {
         let exit = match (why, ended.status) {
             (Some(why), _) => Exit::Code(why.exit_code()),
             (None, ExitStatus::Killed { signal, dumped }) if task.direct => {
-                let mut said = Vec::new();
-                let exit = self.starter.exit_of_killed(signal, dumped, &mut said);
-                task.output.push(&said, self.overflow.as_ref());
+                let mut message = Vec::new();
+                let exit = self.starter.exit_of_killed(signal, dumped, &mut message);
+                task.output.push(&message, self.overflow.as_ref());
                 exit
             }
             (None, status) => task::exit(status),

@@ -35,38 +35,38 @@ pub struct Entry {
 }
 
 /// Exit code of a command that could not be started.
-pub(super) const NOT_BEGUN: i32 = 126;
+pub(super) const EXIT_NOT_STARTED: i32 = 126;
 const SHELL: &str = "/bin/sh";
 /// Maximum length of a reported command line.
 const MOST_SHOWN: usize = 200;
 
 /// Runs a shell line in the sandbox. Returns its exit code; 128 + N if signal N killed it.
 pub fn enter(place: &SandboxDir, entry: &Entry, line: &str) -> i32 {
-    outer(place, entry, line).unwrap_or_else(|error| fault(place, &error))
+    run_outside(place, entry, line).unwrap_or_else(|error| report_fault(place, &error))
 }
 
 /// Reports that a command could not start for a reason of the machine, and returns its exit code.
-pub fn fault(place: &SandboxDir, error: &io::Error) -> i32 {
+pub fn report_fault(place: &SandboxDir, error: &io::Error) -> i32 {
     let fault = String::from_utf8_lossy(&error::text(error)).into_owned();
     eprintln!("tanto: the sandbox: {fault}");
     // If the report cannot be written, the message above has to do.
     let _ = fs::write(place.report_path(), text::reported(&Report { fault: Some(fault), ..Report::default() }));
-    NOT_BEGUN
+    EXIT_NOT_STARTED
 }
 
 /// Mounts the sandbox for later commands. Returns an exit code.
-pub fn begin(place: &SandboxDir, entry: &Entry) -> i32 {
-    let begun = lifecycle::exit_with_parent().and_then(|()| make(place, entry));
-    begun.map_or_else(|error| fault(place, &error), |()| pass(place))
+pub fn mount_only(place: &SandboxDir, entry: &Entry) -> i32 {
+    let result = lifecycle::exit_with_parent().and_then(|()| mount_with_hook(place, entry));
+    result.map_or_else(|error| report_fault(place, &error), |()| report_success(place))
 }
 
 /// Reports success without running a command.
-pub fn pass(place: &SandboxDir) -> i32 {
-    File::create(place.report_path()).map_or_else(|error| fault(place, &error), |_| 0)
+pub fn report_success(place: &SandboxDir) -> i32 {
+    File::create(place.report_path()).map_or_else(|error| report_fault(place, &error), |_| 0)
 }
 
 /// Unmounts the sandbox. Returns an exit code.
-pub fn leave(place: &SandboxDir) -> i32 {
+pub fn unmount_only(place: &SandboxDir) -> i32 {
     match unmount(place) {
         Ok(()) => 0,
         Err(error) => {
@@ -76,46 +76,46 @@ pub fn leave(place: &SandboxDir) -> i32 {
     }
 }
 
-fn outer(place: &SandboxDir, entry: &Entry, line: &str) -> io::Result<i32> {
+fn run_outside(place: &SandboxDir, entry: &Entry, line: &str) -> io::Result<i32> {
     lifecycle::exit_with_parent()?;
     let report = File::create(place.report_path())?;
     if entry.fresh {
-        make(place, entry)?;
+        mount_with_hook(place, entry)?;
     }
     // Opened before its path becomes unreachable.
     let scratch = entry.measures.then(|| File::open(place.scratch())).transpose()?;
-    let mut own = vec![Namespace::Mounts, Namespace::Processes, Namespace::Ipc, Namespace::Names];
-    own.extend((!entry.network).then_some(Namespace::Network));
-    namespaces::unshare(&own)?;
+    let mut separate = vec![Namespace::Mounts, Namespace::Processes, Namespace::Ipc, Namespace::Names];
+    separate.extend((!entry.network).then_some(Namespace::Network));
+    namespaces::unshare(&separate)?;
     lifecycle::obey_termination_signals(false);
     let Some(child) = lifecycle::fork()? else {
-        let code = first(place, entry, line, &report).unwrap_or_else(|error| {
+        let code = run_init(place, entry, line, &report).unwrap_or_else(|error| {
             let fault = String::from_utf8_lossy(&error::text(&error)).into_owned();
             eprintln!("tanto: the sandbox: {fault}");
-            tell(&report, &Report { fault: Some(fault), ..Report::default() });
-            NOT_BEGUN
+            write_report(&report, &Report { fault: Some(fault), ..Report::default() });
+            EXIT_NOT_STARTED
         });
         std::process::exit(code);
     };
     match lifecycle::wait_and_reap(child)? {
         ExitStatus::Code(code) => {
             if let Some(scratch) = scratch.filter(|_| code == 0) {
-                tell(&report, &Report { written_kib: written_kib(&scratch).ok(), ..Report::default() });
+                write_report(&report, &Report { written_kib: written_kib(&scratch).ok(), ..Report::default() });
             }
             Ok(code)
         }
         ExitStatus::Killed { signal, .. } => {
-            tell(&report, &Report { signal: Some(signal), ..Report::default() });
+            write_report(&report, &Report { signal: Some(signal), ..Report::default() });
             Ok(128 + signal)
         }
     }
 }
 
 /// Mounts the sandbox and runs the user's hook, which may write even to a read-only root.
-pub(super) fn make(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
+pub(super) fn mount_with_hook(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
     let plan = place.read_plan()?;
     mount(place, &plan)?;
-    hook(place, entry)?;
+    run_hook(place, entry)?;
     close(place, &plan)
 }
 
@@ -126,7 +126,7 @@ fn written_kib(dir: &File) -> io::Result<u64> {
 }
 
 /// Runs `client_prepare_chroot` outside the sandbox. It may mount more there.
-fn hook(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
+fn run_hook(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
     let Some(line) = &entry.hook else { return Ok(()) };
     let mut shell = Command::new(SHELL);
     shell.args(["-c", line, "client_prepare_chroot"]).arg(place.root());
@@ -136,10 +136,10 @@ fn hook(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
 }
 
 /// The init process of the sandbox.
-fn first(place: &SandboxDir, entry: &Entry, line: &str, report: &File) -> io::Result<i32> {
+fn run_init(place: &SandboxDir, entry: &Entry, line: &str, report: &File) -> io::Result<i32> {
     lifecycle::exit_with_parent()?;
     mounts::make_all_private()?;
-    come_in(place)?;
+    enter_root(place)?;
     if !entry.network {
         namespaces::bring_up_loopback()?;
     }
@@ -149,14 +149,14 @@ fn first(place: &SandboxDir, entry: &Entry, line: &str, report: &File) -> io::Re
             Command::new(SHELL).args(["-c", line]).exec()
         });
         eprintln!("tanto: {SHELL}: {}", String::from_utf8_lossy(&error::text(&error)));
-        std::process::exit(NOT_BEGUN);
+        std::process::exit(EXIT_NOT_STARTED);
     };
     let status = lifecycle::wait_and_reap(leader)?;
     let signal = match status {
         ExitStatus::Killed { signal, .. } => Some(signal),
         ExitStatus::Code(_) => None,
     };
-    tell(report, &Report { signal, left: left()?, ..Report::default() });
+    write_report(report, &Report { signal, left: remaining_commands()?, ..Report::default() });
     Ok(match status {
         ExitStatus::Code(code) => code,
         ExitStatus::Killed { signal, .. } => 128 + signal,
@@ -164,14 +164,14 @@ fn first(place: &SandboxDir, entry: &Entry, line: &str, report: &File) -> io::Re
 }
 
 /// Changes the root to the sandbox, with a /proc of its own processes.
-pub(super) fn come_in(place: &SandboxDir) -> io::Result<()> {
+pub(super) fn enter_root(place: &SandboxDir) -> io::Result<()> {
     // Before the host's /proc disappears: the kernel requires a visible one.
     mounts::mount_virtual(VirtualFs::Proc, &place.root().join("proc"), "")?;
     mounts::pivot_root(&place.root())
 }
 
 /// Returns the command lines of all other living processes.
-fn left() -> io::Result<Vec<String>> {
+fn remaining_commands() -> io::Result<Vec<String>> {
     let own = std::process::id();
     let others = procs::all()?.into_iter().filter(|look| look.process.pid() != own && !look.is_gone());
     let shown = |look: procs::ProcessStat| {
@@ -182,6 +182,6 @@ fn left() -> io::Result<Vec<String>> {
 }
 
 /// A missing report is not worth failing for.
-fn tell(mut report: &File, kind: &Report) {
-    let _ = report.write_all(text::reported(kind).as_bytes());
+fn write_report(mut report: &File, content: &Report) {
+    let _ = report.write_all(text::reported(content).as_bytes());
 }

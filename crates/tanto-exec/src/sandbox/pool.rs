@@ -19,7 +19,7 @@ use crate::job::JobId;
 /// An open sandbox.
 #[derive(Debug)]
 pub struct WarmSandbox {
-    entrance: NamespaceEntry,
+    entry_point: NamespaceEntry,
     /// Init process, the parent of orphans inside.
     first: u32,
     keeper: Child,
@@ -43,7 +43,7 @@ impl WarmSandbox {
             let _ = dir_tree::remove(place.dir());
             return Err(io::Error::other(why.ok().filter(|why| !why.is_empty()).unwrap_or(ended)));
         };
-        NamespaceEntry::open(first).map(|entrance| WarmSandbox { entrance, first, keeper, place })
+        NamespaceEntry::open(first).map(|entry_point| WarmSandbox { entry_point, first, keeper, place })
     }
 }
 
@@ -73,61 +73,61 @@ type Make = Box<dyn FnMut(usize) -> io::Result<WarmSandbox>>;
 /// As many sandboxes as are needed at a time, each opened on first use.
 pub struct SandboxPool {
     make: Make,
-    rooms: Vec<(WarmSandbox, Option<JobId>)>,
+    sandboxes: Vec<(WarmSandbox, Option<JobId>)>,
 }
 
 impl SandboxPool {
     pub fn new(make: impl FnMut(usize) -> io::Result<WarmSandbox> + 'static) -> SandboxPool {
-        SandboxPool { make: Box::new(make), rooms: Vec::new() }
+        SandboxPool { make: Box::new(make), sandboxes: Vec::new() }
     }
 
     /// Returns a free sandbox for this job.
     pub fn acquire(&mut self, job: JobId) -> io::Result<SandboxGuard<'_>> {
-        let free = self.rooms.iter().position(|(_, used)| used.is_none());
-        let at = free.unwrap_or(self.rooms.len());
+        let free = self.sandboxes.iter().position(|(_, used)| used.is_none());
+        let at = free.unwrap_or(self.sandboxes.len());
         if free.is_none() {
-            self.rooms.push(((self.make)(at)?, None));
+            self.sandboxes.push(((self.make)(at)?, None));
         }
-        let (room, used) = &mut self.rooms[at];
+        let (sandbox, used) = &mut self.sandboxes[at];
         *used = Some(job);
-        Ok(SandboxGuard { namespaces: &room.entrance, first: room.first, keeper: room.keeper.id() })
+        Ok(SandboxGuard { namespaces: &sandbox.entry_point, first: sandbox.first, keeper: sandbox.keeper.id() })
     }
 
     /// Releases the sandbox of a job that has ended with all of its processes.
     pub fn release(&mut self, job: JobId) {
-        self.rooms.iter_mut().filter(|(_, used)| *used == Some(job)).for_each(|(_, used)| *used = None);
+        self.sandboxes.iter_mut().filter(|(_, used)| *used == Some(job)).for_each(|(_, used)| *used = None);
     }
 }
 
 /// Mounts the plan of a sandbox and keeps it open until this process ends. Prints the process ID of the init process
 /// when ready. Returns an exit code.
 pub fn keep(place: &SandboxDir, entry: &Entry) -> i32 {
-    match kept(place, entry) {
+    match run_keeper(place, entry) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)));
-            entering::NOT_BEGUN
+            entering::EXIT_NOT_STARTED
         }
     }
 }
 
-fn kept(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
+fn run_keeper(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
     lifecycle::exit_with_parent()?;
     namespaces::unshare(&[Namespace::Mounts])?;
     mounts::make_all_private()?;
-    entering::make(place, entry)?;
+    entering::mount_with_hook(place, entry)?;
     // After the hook, whose shell would become process 1 of the new namespace and end it.
     namespaces::unshare(&[Namespace::Processes, Namespace::Ipc, Namespace::Names, Namespace::Network])?;
     lifecycle::obey_termination_signals(false);
     let (mut ready, mut is_ready) = io::pipe()?;
     let Some(first) = lifecycle::fork()? else {
         drop(ready);
-        let begun = begin(place).and_then(|()| is_ready.write_all(b"+"));
-        match begun {
+        let result = run_init(place).and_then(|()| is_ready.write_all(b"+"));
+        match result {
             Ok(()) => lifecycle::pause_forever(),
             Err(error) => eprintln!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error))),
         }
-        std::process::exit(entering::NOT_BEGUN);
+        std::process::exit(entering::EXIT_NOT_STARTED);
     };
     drop(is_ready);
     // On failure, it has printed why.
@@ -135,7 +135,7 @@ fn kept(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
         println!("{first}");
     }
     match lifecycle::wait_and_reap(first)? {
-        ExitStatus::Code(_) => std::process::exit(entering::NOT_BEGUN),
+        ExitStatus::Code(_) => std::process::exit(entering::EXIT_NOT_STARTED),
         ExitStatus::Killed { signal, .. } => {
             Err(io::Error::other(format!("the process that keeps the sandbox open was killed by signal {signal}")))
         }
@@ -143,9 +143,9 @@ fn kept(place: &SandboxDir, entry: &Entry) -> io::Result<()> {
 }
 
 /// Main function of the init process.
-fn begin(place: &SandboxDir) -> io::Result<()> {
+fn run_init(place: &SandboxDir) -> io::Result<()> {
     lifecycle::exit_with_parent()?;
-    entering::come_in(place)?;
+    entering::enter_root(place)?;
     namespaces::bring_up_loopback()?;
     lifecycle::auto_reap_children();
     fs::metadata("/proc/self").map(drop)

@@ -20,8 +20,8 @@ pub fn run(args: &[Vec<u8>]) -> CommandOutput {
     let code = match (&asked.action, &asked.needs) {
         (Action::Line(line), None) => sandbox::enter(place, entry, line),
         (Action::Line(line), Some(needs)) => provide(place, entry, needs, line),
-        (Action::Begin, _) => sandbox::begin(place, entry),
-        (Action::Leave, _) => sandbox::leave(place),
+        (Action::Begin, _) => sandbox::mount_only(place, entry),
+        (Action::Leave, _) => sandbox::unmount_only(place),
         (Action::Keep, _) => sandbox::keep(place, entry),
     };
     CommandOutput { out: Vec::new(), err: Vec::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }
@@ -32,13 +32,13 @@ fn provide(place: &SandboxDir, entry: &Entry, needs: &Path, all: &str) -> i32 {
     let damaged = || io::Error::other("the list of dependencies is malformed");
     let order = fs::read_to_string(needs).and_then(|text| Order::read(&text).ok_or_else(damaged));
     match order.map_err(Trouble::Machine).and_then(|order| layers::provide(place, &order)) {
-        Ok(None) => sandbox::pass(place),
+        Ok(None) => sandbox::report_success(place),
         Ok(Some(line)) => sandbox::enter(place, entry, &line),
         Err(Trouble::Odd(why)) => {
             println!("tanto: pkg_add installs everything: {why}");
             sandbox::enter(place, entry, all)
         }
-        Err(Trouble::Machine(error)) => sandbox::fault(place, &error),
+        Err(Trouble::Machine(error)) => sandbox::report_fault(place, &error),
     }
 }
 

@@ -65,7 +65,7 @@ pub fn find(
     if wanted == ClangWorker::Off {
         return Ok(None);
     }
-    if required && let Some(name) = clang::is_left_alone_because_of(&Environment::inherit_with(&[])) {
+    if required && let Some(name) = clang::conflicting_variable(&Environment::inherit_with(&[])) {
         return Err(WorkerError::DisabledBy(name.to_vec()));
     }
     match candidates().into_iter().find(|place| is_executable(place)) {

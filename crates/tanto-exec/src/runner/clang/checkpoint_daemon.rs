@@ -27,11 +27,11 @@ const LONGEST_ADDRESS: u64 = 100;
 /// File with its process ID, in its directory.
 const NUMBER: &str = "pid";
 /// Poll interval for a daemon that is starting.
-const MOMENT: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Timeout of all replies.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Seconds without a build after which it exits.
-const IDLE: &[u8] = b"1800";
+const IDLE_SECONDS: &[u8] = b"1800";
 
 /// A running daemon, and its state when it was found.
 pub(super) struct DaemonConnection {
@@ -61,16 +61,16 @@ impl DaemonConnection {
         let mut address = Vec::new();
         File::open(place.join(ADDRESS))?.take(LONGEST_ADDRESS).read_to_end(&mut address)?;
         let socket = SeqpacketSocket::connect(address.trim_ascii_end())?;
-        let who = unix_socket::peer_credentials(&socket)?;
-        if who.user != user::effective() {
+        let peer = unix_socket::peer_credentials(&socket)?;
+        if peer.user != user::effective() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let mut connection = WorkerConnection::connect(socket, TIMEOUT)?;
         let Reply::Holding { most, wanted, memory_kib, files, without } = connection.next()? else {
-            return Err(io::Error::other("it does not say what it holds"));
+            return Err(io::Error::other("unexpected message"));
         };
-        let held = Held { pid: who.pid, most, wanted, memory_kib, files, without };
-        Ok(DaemonConnection { connection, pid: who.pid, held })
+        let held = Held { pid: peer.pid, most, wanted, memory_kib, files, without };
+        Ok(DaemonConnection { connection, pid: peer.pid, held })
     }
 
     /// Returns whether the daemon runs this program in its current version.
@@ -93,7 +93,8 @@ impl DaemonConnection {
         }
         let (socket, its) = SeqpacketSocket::pair()?;
         let number = its.as_raw_fd().to_string();
-        let line = [program.as_os_str().as_bytes(), b"--keep", place.as_os_str().as_bytes(), number.as_bytes(), IDLE];
+        let line =
+            [program.as_os_str().as_bytes(), b"--keep", place.as_os_str().as_bytes(), number.as_bytes(), IDLE_SECONDS];
         let mut launcher = Launcher::new(Environment::inherit_with(&[]));
         launcher.set_inherited_descriptors([its.as_raw_fd(), -1]);
         let mut child = launcher.spawn_piped(Program::Argv(&words(&line)))?;
@@ -106,31 +107,33 @@ impl DaemonConnection {
 
 /// Returns the state of this directory's daemon; `None` if there is none.
 pub fn held(place: &Path) -> Option<Held> {
-    awaited(place).map(|daemon| daemon.held)
+    find_started(place).map(|daemon| daemon.held)
 }
 
 /// Stops the daemon of this directory. Returns false if there is none.
 pub fn stop(place: &Path) -> bool {
-    awaited(place).is_some_and(|daemon| daemon.stop().is_ok())
+    find_started(place).is_some_and(|daemon| daemon.stop().is_ok())
 }
 
 /// Connects to the daemon of this directory. One that was just started listens a moment later.
-fn awaited(place: &Path) -> Option<DaemonConnection> {
+fn find_started(place: &Path) -> Option<DaemonConnection> {
     let until = Instant::now() + TIMEOUT;
     loop {
         match DaemonConnection::find(place) {
             Ok(daemon) => return Some(daemon),
             Err(error)
-                if listens_not(&error) && Instant::now() < until && number(place).is_some_and(is_checkpoint_daemon) =>
+                if is_not_listening(&error)
+                    && Instant::now() < until
+                    && number(place).is_some_and(is_checkpoint_daemon) =>
             {
-                thread::sleep(MOMENT);
+                thread::sleep(POLL_INTERVAL);
             }
             Err(_) => return None,
         }
     }
 }
 
-fn listens_not(error: &io::Error) -> bool {
+fn is_not_listening(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Identity {
     /// Path without symbolic links.
     pub(super) program: PathBuf,
     /// The worker replaces it.
-    pub(super) ours: bool,
+    pub(super) is_replaced: bool,
     /// The lld beside it, if the worker replaces that too.
     pub(super) lld: Option<PathBuf>,
     /// All files that the result depends on.
@@ -49,7 +49,7 @@ impl Stamp {
 
 impl Identity {
     /// Returns whether no file has changed.
-    pub(super) fn holds(&self) -> bool {
+    pub(super) fn is_unchanged(&self) -> bool {
         self.files.iter().all(|(path, stamp)| Stamp::of(path) == Some(*stamp))
     }
 
@@ -86,7 +86,7 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// Returns a variable that makes clang do something that the worker does not, if there is one.
-pub fn is_left_alone_because_of(environment: &Environment) -> Option<&[u8]> {
+pub fn conflicting_variable(environment: &Environment) -> Option<&[u8]> {
     let odd = environment.iter().find(|(name, value)| match *name {
         b"CLANG_SPAWN_CC1" => *value != b"0" && !value.is_empty(),
         b"CCC_OVERRIDE_OPTIONS" | b"LD_PRELOAD" | b"LD_AUDIT" | b"LD_TRACE_LOADED_OBJECTS" => true,
@@ -98,37 +98,38 @@ pub fn is_left_alone_because_of(environment: &Environment) -> Option<&[u8]> {
 
 /// Runs this program to find out whether the worker replaces it. The version is not enough: distributions patch without
 /// changing it.
-pub(super) fn ask(program: &Path, connection: &WorkerConnection) -> Option<Identity> {
+pub(super) fn identify(program: &Path, connection: &WorkerConnection) -> Option<Identity> {
     let dir = program.parent()?;
-    let told = output(program)?;
-    let mut lines = told.split(|&byte| byte == b'\n');
-    let same_version = lines.next() == Some(&connection.clang[..]);
+    let version = output(program)?;
+    let mut lines = version.split(|&byte| byte == b'\n');
+    let is_same_version = lines.next() == Some(&connection.clang[..]);
     // A wrapper prints the same version, but not this.
     let installed = lines.find_map(|line| line.strip_prefix(b"InstalledDir: "));
     let mut files = vec![program.to_path_buf()];
     files.extend(libraries(program)?);
     let mut builds = Vec::new();
-    let ours = same_version
+    let is_replaced = is_same_version
         && installed == Some(dir.as_os_str().as_bytes())
-        && are_linked(&files, &connection.builds, &mut builds);
-    let lld = if ours { lld_beside(dir, &connection.lld) } else { None };
+        && are_same_builds(&files, &connection.builds, &mut builds);
+    let lld = if is_replaced { lld_in(dir, &connection.lld) } else { None };
     let with_libraries = |lld: PathBuf| Some([vec![lld.clone()], libraries(&lld)?].concat());
-    let linker = lld.clone().and_then(with_libraries).filter(|its| are_linked(its, &connection.builds, &mut builds));
+    let linker =
+        lld.clone().and_then(with_libraries).filter(|its| are_same_builds(its, &connection.builds, &mut builds));
     let lld = lld.filter(|_| linker.is_some());
     files.extend(linker.into_iter().flatten());
     let files = files.into_iter().map(|path| Stamp::of(&path).map(|stamp| (path, stamp))).collect::<Option<_>>()?;
-    Some(Identity { program: program.to_path_buf(), ours, lld, files, builds })
+    Some(Identity { program: program.to_path_buf(), is_replaced, lld, files, builds })
 }
 
 /// Returns whether the first of these files, a program, and the LLVM libraries among the others are from the build that
 /// the worker was linked with. Adds their build-ids to `builds`.
-fn are_linked(files: &[PathBuf], linked: &[Vec<u8>], builds: &mut Vec<(PathBuf, Vec<u8>)>) -> bool {
+fn are_same_builds(files: &[PathBuf], linked: &[Vec<u8>], builds: &mut Vec<(PathBuf, Vec<u8>)>) -> bool {
     let is_llvms = |path: &Path| {
         let name = path.file_name().unwrap_or_default().as_bytes();
         name.starts_with(b"libLLVM") || name.starts_with(b"libclang")
     };
-    let judged = files.iter().enumerate().filter(|(at, path)| *at == 0 || is_llvms(path));
-    let read = judged.map(|(_, path)| elf::build_id(path).map(|build| (path.clone(), build)));
+    let checked = files.iter().enumerate().filter(|(at, path)| *at == 0 || is_llvms(path));
+    let read = checked.map(|(_, path)| elf::build_id(path).map(|build| (path.clone(), build)));
     let Some(read) = read.collect::<Option<Vec<_>>>() else { return false };
     let are_known = read.iter().all(|(_, build)| linked.contains(build));
     builds.extend(read);
@@ -136,18 +137,18 @@ fn are_linked(files: &[PathBuf], linked: &[Vec<u8>], builds: &mut Vec<(PathBuf, 
 }
 
 /// Returns the lld of this version in this directory. Other names than `ld.lld` select other linkers.
-fn lld_beside(dir: &Path, version: &[u8]) -> Option<PathBuf> {
+fn lld_in(dir: &Path, version: &[u8]) -> Option<PathBuf> {
     let name = dir.join("ld.lld");
     let program = name.canonicalize().ok().filter(|program| is_program(program))?;
-    begins(&output(&name)?, version).then_some(program)
+    has_words(&output(&name)?, version).then_some(program)
 }
 
-fn begins(text: &[u8], with: &[u8]) -> bool {
+fn has_words(text: &[u8], with: &[u8]) -> bool {
     text.strip_prefix(with).is_some_and(|rest| matches!(rest.first(), None | Some(b' ' | b'\n')))
 }
 
 /// Returns the first line of the version of the clang that a worker replaces; `None` if the worker cannot be run.
-pub fn stands_for(worker: &Path) -> Option<Vec<u8>> {
+pub fn replaced_version(worker: &Path) -> Option<Vec<u8>> {
     let line = output(worker)?.split(|&byte| byte == b'\n').next()?.to_vec();
     (!line.is_empty()).then_some(line)
 }

@@ -21,18 +21,18 @@ const MOST: usize = 8;
 
 /// Reads the programs that were cached in the same surroundings: this worker and this library path.
 pub(super) fn read(file: &Path, cache_key: &str) -> Vec<Identity> {
-    whole(file).ok().and_then(|text| parse(&text, cache_key)).unwrap_or_default()
+    read_file(file).ok().and_then(|text| parse(&text, cache_key)).unwrap_or_default()
 }
 
 /// Returns the clangs in the cache, the most recent last, and whether each of them ran in the worker.
 pub fn programs(file: &Path) -> Vec<(PathBuf, bool)> {
-    let text = whole(file).unwrap_or_default();
+    let text = read_file(file).unwrap_or_default();
     let cache_key = text.split(|&byte| byte == b'\n').nth(1).and_then(|line| std::str::from_utf8(line).ok());
     let cache = cache_key.and_then(|cache_key| parse(&text, cache_key)).unwrap_or_default();
-    cache.into_iter().map(|it| (it.program, it.ours)).collect()
+    cache.into_iter().map(|it| (it.program, it.is_replaced)).collect()
 }
 
-fn whole(file: &Path) -> io::Result<Vec<u8>> {
+fn read_file(file: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(file)?.take(LARGEST).read_to_end(&mut text)?;
     Ok(text)
@@ -42,7 +42,7 @@ fn whole(file: &Path) -> io::Result<Vec<u8>> {
 pub(super) fn write(file: &Path, cache_key: &str, cache: &[Identity]) -> io::Result<()> {
     let mut text = format!("{HEAD}\n{cache_key}\n").into_bytes();
     for identity in &cache[cache.len().saturating_sub(MOST)..] {
-        put(&mut text, if identity.ours { "ours" } else { "other" }, &identity.program);
+        put(&mut text, if identity.is_replaced { "ours" } else { "other" }, &identity.program);
         if let Some(lld) = &identity.lld {
             put(&mut text, "lld", lld);
         }
@@ -79,35 +79,35 @@ fn parse(text: &[u8], cache_key: &str) -> Option<Vec<Identity>> {
     }
     let mut cache: Vec<Identity> = Vec::new();
     for line in lines {
-        let (word, rest) = cut(line)?;
+        let (word, rest) = split_word(line)?;
         match word {
             b"ours" | b"other" => {
-                let (program, ours) = (path(rest), word == b"ours");
-                cache.push(Identity { program, ours, lld: None, files: Vec::new(), builds: Vec::new() });
+                let (program, is_replaced) = (path(rest), word == b"ours");
+                cache.push(Identity { program, is_replaced, lld: None, files: Vec::new(), builds: Vec::new() });
             }
             b"lld" => cache.last_mut()?.lld = Some(path(rest)),
-            b"file" => cache.last_mut()?.files.push(stamped(rest)?),
+            b"file" => cache.last_mut()?.files.push(parse_stamped(rest)?),
             b"build" => {
-                let (build, rest) = cut(rest)?;
+                let (build, rest) = split_word(rest)?;
                 cache.last_mut()?.builds.push((path(rest), build.to_vec()));
             }
             _ => return None,
         }
     }
-    cache.iter().all(|it| !it.files.is_empty() && it.ours <= !it.builds.is_empty()).then_some(cache)
+    cache.iter().all(|it| !it.files.is_empty() && it.is_replaced <= !it.builds.is_empty()).then_some(cache)
 }
 
-fn stamped(mut rest: &[u8]) -> Option<(PathBuf, Stamp)> {
+fn parse_stamped(mut rest: &[u8]) -> Option<(PathBuf, Stamp)> {
     let mut numbers = [0; 5];
     for number in &mut numbers {
-        let (word, behind) = cut(rest)?;
+        let (word, behind) = split_word(rest)?;
         *number = std::str::from_utf8(word).ok()?.parse().ok()?;
         rest = behind;
     }
     Some((path(rest), Stamp(numbers)))
 }
 
-fn cut(line: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = line.iter().position(|&byte| byte == b' ')?;
     Some((&line[..at], &line[at + 1..]))
 }

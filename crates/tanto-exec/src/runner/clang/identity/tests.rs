@@ -44,23 +44,23 @@ fn changed_programs_are_detected() {
     let dir = Scratch::new("identity-stamp");
     let path = program(&dir, "clang", "\x7fELF");
     let files = vec![(path.clone(), Stamp::of(&path).unwrap())];
-    let identity = Identity { program: path.clone(), ours: true, lld: None, files, builds: Vec::new() };
-    assert!(identity.holds());
+    let identity = Identity { program: path.clone(), is_replaced: true, lld: None, files, builds: Vec::new() };
+    assert!(identity.is_unchanged());
     // Same size and mtime, but another ctime.
     let time = fs::metadata(&path).unwrap().modified().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::write(&path, "\x7fELG").unwrap();
     File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
-    assert!(!identity.holds());
+    assert!(!identity.is_unchanged());
     fs::remove_file(&path).unwrap();
-    assert!(!identity.holds());
+    assert!(!identity.is_unchanged());
 }
 
 #[test]
 fn variables_that_change_clang_are_detected() {
     let with = |name: &str, value: &str| {
         let environment = Environment::inherit_with(&[(name.into(), value.into())]);
-        is_left_alone_because_of(&environment).is_some()
+        conflicting_variable(&environment).is_some()
     };
     assert!(!with("CFLAGS", "-O2"));
     assert!(with("CLANG_SPAWN_CC1", "1"));
@@ -70,7 +70,7 @@ fn variables_that_change_clang_are_detected() {
 
 #[test]
 fn versions_match_whole_words() {
-    assert!(begins(b"Debian LLD 19.1.7 (compatible with GNU linkers)\n", b"Debian LLD 19.1.7"));
-    assert!(begins(b"Debian LLD 19.1.7", b"Debian LLD 19.1.7"));
-    assert!(!begins(b"Debian LLD 19.1.70", b"Debian LLD 19.1.7"));
+    assert!(has_words(b"Debian LLD 19.1.7 (compatible with GNU linkers)\n", b"Debian LLD 19.1.7"));
+    assert!(has_words(b"Debian LLD 19.1.7", b"Debian LLD 19.1.7"));
+    assert!(!has_words(b"Debian LLD 19.1.70", b"Debian LLD 19.1.7"));
 }

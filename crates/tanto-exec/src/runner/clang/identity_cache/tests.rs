@@ -3,11 +3,11 @@
 use super::*;
 use tanto_testing::Scratch;
 
-fn identity(name: &str, ours: bool) -> Identity {
-    let lld = ours.then(|| PathBuf::from("/bin/a b/lld"));
+fn identity(name: &str, is_replaced: bool) -> Identity {
+    let lld = is_replaced.then(|| PathBuf::from("/bin/a b/lld"));
     let files = vec![(PathBuf::from(name), Stamp([1, 2, 3, -4, 5])), (PathBuf::from("/lib/x"), Stamp([0; 5]))];
-    let builds = if ours { vec![(PathBuf::from(name), b"01ab".to_vec())] } else { Vec::new() };
-    Identity { program: PathBuf::from(name), ours, lld, files, builds }
+    let builds = if is_replaced { vec![(PathBuf::from(name), b"01ab".to_vec())] } else { Vec::new() };
+    Identity { program: PathBuf::from(name), is_replaced, lld, files, builds }
 }
 
 #[test]
@@ -44,6 +44,10 @@ fn a_torn_file_yields_no_wrong_entry() {
         fs::write(&file, &whole[..length]).unwrap();
         // If it is cut before one of the files of the last program, that file is not checked.
         let read = read(&file, "here");
-        assert!(read.iter().zip(&cache).all(|(one, other)| one.program == other.program && one.ours == other.ours));
+        assert!(
+            read.iter()
+                .zip(&cache)
+                .all(|(one, other)| one.program == other.program && one.is_replaced == other.is_replaced)
+        );
     }
 }
