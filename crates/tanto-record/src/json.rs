@@ -52,6 +52,13 @@ impl<'o> Object<'o> {
         integer(self.field(key), number.into());
     }
 
+    /// Adds a number, or nothing for `None`.
+    pub fn optional(&mut self, key: &str, number: Option<impl Into<i128>>) {
+        if let Some(number) = number {
+            self.number(key, number);
+        }
+    }
+
     pub fn texts(&mut self, key: &str, texts: &[Vec<u8>]) {
         list(self.field(key), texts, |out, text| string(out, text));
     }

@@ -13,7 +13,7 @@ use tanto_exec::schedule::ThrottleReason;
 
 pub use self::decode::{Wrong, line};
 pub use self::encode::Encoder;
-pub(crate) use self::encode::{hold, stop};
+pub(crate) use self::encode::{termination_fields, throttle_fields};
 pub use self::stream::Stream;
 
 /// Version of the format. Version 1 had other names for some events, fields and reasons; it is still read.

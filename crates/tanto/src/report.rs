@@ -15,7 +15,7 @@ use tanto_record::session::{Session, Sessions};
 use tanto_record::views::report::timings::{ProgramStarts, Timings, is_comparable};
 use tanto_record::views::{
     html,
-    report::{output, rebuilds, sessions},
+    report::{output, rebuilds, session_list},
     trace,
 };
 
@@ -162,7 +162,7 @@ fn listed(all: &Sessions) -> Vec<u8> {
     }
     let older = entries.len().saturating_sub(MAX_LISTED);
     let read: Vec<_> = entries[older..].iter().map(|entry| (&entry.name[..], read(all, &entry.name).ok())).collect();
-    let mut text = sessions::list(read.iter().map(|(name, session)| (*name, session.as_ref())));
+    let mut text = session_list(read.iter().map(|(name, session)| (*name, session.as_ref())));
     if older > 0 {
         text.extend_from_slice(format!("and {older} older ones\n").as_bytes());
     }

@@ -2,7 +2,7 @@
 
 use tanto_exec::event::{Event, Level};
 use tanto_exec::job::report::{ProcessInfo, Termination, TerminationReason};
-use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
+use tanto_exec::job::{ExecutedBy, Exit, JobInfo, Usage};
 use tanto_exec::schedule::ThrottleReason;
 
 use super::{FORMAT, Head, Place};
@@ -36,81 +36,87 @@ impl Encoder {
 
     /// Appends the line of an event. A tick has none.
     pub fn event(self, out: &mut Vec<u8>, event: &Event<'_>) {
+        let (name, job, at_ms) = match *event {
+            Event::Planned { job, .. } => ("planned", Some(job), None),
+            Event::Unplanned { job, .. } => ("unplanned", Some(job), None),
+            Event::BuildStarted { at_ms, .. } => ("build_started", None, Some(at_ms)),
+            Event::Started { job, at_ms, .. } => ("started", Some(job), Some(at_ms)),
+            Event::NothingToRun { job, at_ms, .. } => ("nothing_to_run", Some(job), Some(at_ms)),
+            Event::Finished { job, .. } => ("finished", Some(job), None),
+            Event::Skipped { job, .. } => ("skipped", Some(job), None),
+            Event::Stage { job, at_ms, .. } => ("stage", Some(job), Some(at_ms)),
+            Event::StateCounts { at_ms, .. } => ("state_counts", None, Some(at_ms)),
+            Event::Sampled { job, at_ms, .. } => ("sampled", Some(job), Some(at_ms)),
+            Event::Terminated { job, .. } => ("terminated", Some(job), None),
+            Event::LeftBehind { job, .. } => ("left_behind", Some(job), None),
+            Event::Throttled { at_ms, .. } => ("throttled", None, Some(at_ms)),
+            Event::BuildFinished { at_ms } => ("build_finished", None, Some(at_ms)),
+            Event::Notice { .. } => ("notice", None, None),
+            Event::Tick { .. } | Event::Printed { .. } => return,
+        };
+        let mut object = begin(out, name);
+        object.optional("job", job.map(|job| job.0));
+        object.optional("at_ms", at_ms);
+        self.fields(&mut object, event);
+        object.end_line();
+    }
+
+    fn fields(self, object: &mut Object<'_>, event: &Event<'_>) {
         match *event {
-            Event::Planned { job, expected_ms } => planned(out, "planned", job, expected_ms),
-            Event::Unplanned { job, expected_ms } => planned(out, "unplanned", job, expected_ms),
-            Event::BuildStarted { at_ms, downstream_ms } => {
-                let mut object = begin(out, "build_started");
-                object.number("at_ms", at_ms);
+            Event::Planned { expected_ms, .. } | Event::Unplanned { expected_ms, .. } => {
+                object.optional("expected_ms", expected_ms);
+            }
+            Event::BuildStarted { downstream_ms, .. } => {
                 if downstream_ms.iter().any(|&ms| ms > 0) {
                     object.numbers("downstream_ms", downstream_ms.iter().copied());
                 }
-                object.end_line();
             }
-            Event::Started { job, info, at_ms } => {
-                let mut object = timed(out, "started", job, at_ms);
-                self.info(&mut object, info);
-                object.end_line();
-            }
-            Event::NothingToRun { job, info, at_ms } => {
-                let mut object = timed(out, "nothing_to_run", job, at_ms);
-                self.info(&mut object, info);
-                object.end_line();
-            }
-            Event::Finished { job, start_ms, end_ms, exit, output, usage, executed_by, .. } => {
-                let mut object = of_job(out, "finished", job);
+            Event::Started { info, .. } | Event::NothingToRun { info, .. } => self.info(object, info),
+            Event::Finished { start_ms, end_ms, exit, output, usage, executed_by, .. } => {
                 object.number("start_ms", start_ms);
                 object.number("end_ms", end_ms);
-                how(&mut object, exit);
-                used(&mut object, usage, executed_by);
-                self.output(&mut object, output);
-                object.end_line();
+                exit_fields(object, exit);
+                usage_fields(object, usage, executed_by);
+                self.output(object, output);
             }
-            Event::Skipped { job, outputs, because } => {
-                let mut object = of_job(out, "skipped", job);
+            Event::Skipped { outputs, because, .. } => {
                 object.number("because", because.0);
                 if !self.brief {
                     object.texts("outputs", outputs);
                 }
-                object.end_line();
             }
-            Event::Stage { job, stage, at_ms } => {
-                let mut object = timed(out, "stage", job, at_ms);
-                object.text("stage", stage.as_bytes());
-                object.end_line();
+            Event::Stage { stage, .. } => object.text("stage", stage.as_bytes()),
+            // States without jobs are left out.
+            Event::StateCounts { counts, .. } => {
+                let mut states = Object::new(object.field("counts"));
+                for (state, count) in counts.iter().filter(|(_, count)| *count > 0) {
+                    states.number(state, *count as u64);
+                }
+                states.end();
             }
-            Event::StateCounts { counts, at_ms } => standing(out, counts, at_ms),
-            Event::Sampled { job, at_ms, sample } => {
-                let mut object = timed(out, "sampled", job, at_ms);
+            Event::Sampled { sample, .. } => {
                 object.number("processes", sample.processes);
                 object.number("cpu_ms", sample.cpu_ms);
                 object.number("memory_kib", sample.memory_kib);
-                object.end_line();
             }
-            Event::Terminated { job, termination, .. } => self.stopped(out, job, termination),
-            Event::LeftBehind { job, processes: left, killed, .. } => {
-                let mut object = of_job(out, "left_behind", job);
+            Event::Terminated { termination, .. } => {
+                termination_fields(object, termination);
+                self.processes(object, &termination.processes);
+            }
+            Event::LeftBehind { processes, killed, .. } => {
                 object.mark("killed", killed);
-                self.processes(&mut object, left);
-                object.end_line();
+                self.processes(object, processes);
             }
-            Event::Throttled { reason: why, at_ms } => held(out, why, at_ms),
-            Event::BuildFinished { at_ms } => moment(out, "build_finished", at_ms),
+            Event::Throttled { reason: Some(reason), .. } => throttle_fields(object, reason),
             Event::Notice { level, text } => {
-                let mut object = begin(out, "notice");
                 object.text("level", level_name(level).as_bytes());
                 object.text("text", text);
-                object.end_line();
             }
-            Event::Tick { .. } | Event::Printed { .. } => {}
+            Event::Throttled { reason: None, .. }
+            | Event::BuildFinished { .. }
+            | Event::Tick { .. }
+            | Event::Printed { .. } => {}
         }
-    }
-
-    fn stopped(self, out: &mut Vec<u8>, job: JobId, termination: &Termination) {
-        let mut object = of_job(out, "terminated", job);
-        stop(&mut object, termination);
-        self.processes(&mut object, &termination.processes);
-        object.end_line();
     }
 
     fn processes(self, object: &mut Object<'_>, processes: &[ProcessInfo]) {
@@ -180,54 +186,7 @@ fn begin<'o>(out: &'o mut Vec<u8>, name: &str) -> Object<'o> {
     object
 }
 
-fn of_job<'o>(out: &'o mut Vec<u8>, name: &str, job: JobId) -> Object<'o> {
-    let mut object = begin(out, name);
-    object.number("job", job.0);
-    object
-}
-
-fn timed<'o>(out: &'o mut Vec<u8>, name: &str, job: JobId, at_ms: i64) -> Object<'o> {
-    let mut object = of_job(out, name, job);
-    object.number("at_ms", at_ms);
-    object
-}
-
-fn planned(out: &mut Vec<u8>, name: &str, job: JobId, expected_ms: Option<i64>) {
-    let mut object = of_job(out, name, job);
-    if let Some(ms) = expected_ms {
-        object.number("expected_ms", ms);
-    }
-    object.end_line();
-}
-
-fn moment(out: &mut Vec<u8>, name: &str, at_ms: i64) {
-    let mut object = begin(out, name);
-    object.number("at_ms", at_ms);
-    object.end_line();
-}
-
-fn held(out: &mut Vec<u8>, why: Option<ThrottleReason>, at_ms: i64) {
-    let mut object = begin(out, "throttled");
-    object.number("at_ms", at_ms);
-    if let Some(why) = why {
-        hold(&mut object, why);
-    }
-    object.end_line();
-}
-
-/// States without jobs are left out.
-fn standing(out: &mut Vec<u8>, counts: &[(&str, usize)], at_ms: i64) {
-    let mut object = begin(out, "state_counts");
-    object.number("at_ms", at_ms);
-    let mut states = Object::new(object.field("counts"));
-    for (state, count) in counts.iter().filter(|(_, count)| *count > 0) {
-        states.number(state, *count as u64);
-    }
-    states.end();
-    object.end_line();
-}
-
-pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
+pub(crate) fn throttle_fields(object: &mut Object<'_>, why: ThrottleReason) {
     match why {
         ThrottleReason::MemoryPressure => object.text("reason", b"memory_pressure"),
         ThrottleReason::CpuPressure => object.text("reason", b"cpu_pressure"),
@@ -242,28 +201,22 @@ pub(crate) fn hold(object: &mut Object<'_>, why: ThrottleReason) {
     }
 }
 
-pub(crate) fn stop(object: &mut Object<'_>, termination: &Termination) {
-    let mut tell = |why: &str, number: Option<(&str, i128)>| {
-        object.text("reason", why.as_bytes());
-        if let Some((name, number)) = number {
-            object.number(name, number);
-        }
+pub(crate) fn termination_fields(object: &mut Object<'_>, termination: &Termination) {
+    let (reason, key, number): (&str, &str, Option<i128>) = match termination.reason {
+        TerminationReason::Hung { after_ms } => ("hung", "after_ms", Some(after_ms.into())),
+        TerminationReason::Timeout { after_ms } => ("timeout", "after_ms", Some(after_ms.into())),
+        TerminationReason::CpuTime { after_ms } => ("cpu_time", "after_ms", Some(after_ms.into())),
+        TerminationReason::Memory { limit_kib } => ("memory", "limit_kib", Some(limit_kib.into())),
+        TerminationReason::Output { limit_bytes } => ("output", "limit_bytes", Some(limit_bytes.into())),
+        TerminationReason::Disk { limit_kib } => ("disk", "limit_kib", Some(limit_kib.into())),
+        TerminationReason::Requested => ("requested", "", None),
     };
-    let after = |after_ms: i64| Some(("after_ms", i128::from(after_ms)));
-    let limit_kib = |limit_kib: u64| Some(("limit_kib", i128::from(limit_kib)));
-    match termination.reason {
-        TerminationReason::Hung { after_ms } => tell("hung", after(after_ms)),
-        TerminationReason::Timeout { after_ms } => tell("timeout", after(after_ms)),
-        TerminationReason::CpuTime { after_ms } => tell("cpu_time", after(after_ms)),
-        TerminationReason::Memory { limit_kib: kib } => tell("memory", limit_kib(kib)),
-        TerminationReason::Output { limit_bytes: most } => tell("output", Some(("limit_bytes", i128::from(most)))),
-        TerminationReason::Disk { limit_kib: kib } => tell("disk", limit_kib(kib)),
-        TerminationReason::Requested => tell("requested", None),
-    }
+    object.text("reason", reason.as_bytes());
+    object.optional(key, number);
     object.mark("killed", termination.killed);
 }
 
-fn how(object: &mut Object<'_>, exit: Exit) {
+fn exit_fields(object: &mut Object<'_>, exit: Exit) {
     match exit {
         Exit::Code(code) => object.number("exit", code),
         Exit::Signal(signal) => object.number("signal", signal),
@@ -275,7 +228,7 @@ fn how(object: &mut Object<'_>, exit: Exit) {
 }
 
 /// Fields that are 0 or false are left out.
-fn used(object: &mut Object<'_>, usage: Usage, executed_by: ExecutedBy) {
+fn usage_fields(object: &mut Object<'_>, usage: Usage, executed_by: ExecutedBy) {
     let fields = [
         ("user_us", usage.user_us),
         ("system_us", usage.system_us),

@@ -37,7 +37,7 @@ const FRAME_MS: i64 = 100;
 const THROTTLE_DELAY_MS: i64 = 1000;
 /// The row of state counts is shown if there are more rows than this.
 const MIN_ROWS_FOR_COUNTS: usize = 2;
-/// The size of a terminal that does not know its own.
+/// Columns and rows of a terminal that reports no size.
 const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
 /// The command whose output is shown while it runs.

@@ -1,7 +1,6 @@
 //! Explains why each command of a build ran.
 
-use super::sessions::{began, targets_text};
-use super::{build_result, problems, reasons};
+use super::{began, build_result, problems, reasons, targets_text};
 use crate::session::{Session, SessionJob};
 use tanto_exec::text::table::printable;
 use tanto_exec::text::units::duration;

@@ -186,7 +186,7 @@ fn each_session_has_a_line() {
     let expected = "   SESSION  BEGAN (UTC)           TIME  COMMANDS  RESULT    OF\n\
                     2  x        2026-11-20 16:57:47  2.0 s         4  1 failed  the default targets\n\
                     1  y        cannot be read\n";
-    assert_eq!(text(sessions::list(list.into_iter())), expected);
+    assert_eq!(text(session_list(list.into_iter())), expected);
 }
 
 #[test]

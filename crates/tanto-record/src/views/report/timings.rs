@@ -6,8 +6,7 @@ use tanto_exec::job::ExecutedBy;
 
 use super::lanes::{Lanes, end_ms, lanes};
 use super::problems::{self, Idle};
-use super::sessions::{began, targets_text};
-use super::{build_result, command_kind, exit_text};
+use super::{began, build_result, command_kind, exit_text, targets_text};
 use crate::json::{Object, integer, list, string};
 use crate::jsonl;
 use crate::session::{Pause, Session, SessionJob};
@@ -105,30 +104,25 @@ impl<'s> Timings<'s> {
         self.session.commands().map(of).fold(0, i64::saturating_add)
     }
 
-    fn places(&self, at: &usize) -> &'s SessionJob {
-        &self.session.jobs[*at]
-    }
-
     /// Formats the report for a terminal.
     pub fn text(&self) -> Vec<u8> {
-        let mut text = self.summary();
-        text.extend_from_slice(b"\nSlowest commands\n\n");
-        text.extend(self.commands(self.slowest.iter().take(SHOWN)));
-        text.extend_from_slice(b"\nBy kind\n\n");
-        text.extend(self.kinds_text());
         let (path, total) = &self.critical;
-        let line = format!("\nCritical path: {} in {} commands\n\n", duration(*total), path.len());
-        text.extend_from_slice(line.as_bytes());
         let mut longest: Vec<usize> = path.clone();
         longest.sort_by_key(|&at| std::cmp::Reverse(wall_ms(self.session, at)));
         longest.truncate(SHOWN);
         longest.sort_unstable();
-        text.extend(self.commands(longest.iter()));
-        text.extend(self.starts_text());
-        text.extend(self.troubles());
-        text.extend(self.held());
-        text.extend(self.earlier.as_ref().map(|earlier| self.compared(earlier)).unwrap_or_default());
-        text
+        let critical = format!("Critical path: {} in {} commands", duration(*total), path.len());
+        [
+            self.summary(),
+            section("Slowest commands", &self.commands(self.slowest.iter().take(SHOWN))),
+            section("By kind", &self.kinds_text()),
+            section(&critical, &self.commands(longest.iter())),
+            self.starts_text(),
+            self.problems_text(),
+            self.throttling_text(),
+            self.earlier.as_ref().map(|earlier| self.changes_text(earlier)).unwrap_or_default(),
+        ]
+        .concat()
     }
 
     fn summary(&self) -> Vec<u8> {
@@ -162,7 +156,7 @@ impl<'s> Timings<'s> {
         let mut table = Table::new(&[0, 1, 2, 3]);
         table.row([b"TIME", b"CPU", b"MEMORY", b"EXPECTED", b"COMMAND"]);
         for place in places {
-            let job = self.places(place);
+            let job = &self.session.jobs[*place];
             let rss = job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib);
             // Only the duration so far is known of a command that did not end.
             let (so_far, cpu) = if job.end.is_some() { ("", duration(job.cpu_ms())) } else { (" so far", "?".into()) };
@@ -221,20 +215,18 @@ impl<'s> Timings<'s> {
     }
 
     /// Formats problems of commands, if any.
-    fn troubles(&self) -> Vec<u8> {
+    fn problems_text(&self) -> Vec<u8> {
         let mut table = Table::new(&[0]);
-        let mut some = false;
         for (at, job) in self.session.jobs.iter().enumerate() {
-            for what in problems::of_job(job) {
-                some = true;
-                table.row([duration(wall_ms(self.session, at)).as_bytes(), job.title(), &what]);
+            for problem in problems::of_job(job) {
+                table.row([duration(wall_ms(self.session, at)).as_bytes(), job.title(), &problem]);
             }
         }
-        if some { [b"\nEnded, or left behind\n\n", &table.text()[..]].concat() } else { Vec::new() }
+        section("Ended, or left behind", &table.text())
     }
 
     /// Formats throttling, if any.
-    fn held(&self) -> Vec<u8> {
+    fn throttling_text(&self) -> Vec<u8> {
         let held = problems::held(self.session);
         if held.is_empty() {
             return Vec::new();
@@ -246,10 +238,10 @@ impl<'s> Timings<'s> {
             let times = it.times.to_string();
             table.row([duration(it.wall_ms).as_bytes(), idle.as_bytes(), times.as_bytes(), it.why.as_bytes()]);
         }
-        [b"\nNothing more was started\n\n", &table.text()[..]].concat()
+        section("Nothing more was started", &table.text())
     }
 
-    fn compared(&self, earlier: &Earlier<'_>) -> Vec<u8> {
+    fn changes_text(&self, earlier: &Earlier<'_>) -> Vec<u8> {
         let then = earlier.session.end_ms() - earlier.session.started_ms;
         let (name, common) = (earlier.name, earlier.wall_ms.len());
         let head = format!("\nAgainst {name}, which took {}: {common} commands in both\n\n", duration(then));
@@ -257,7 +249,7 @@ impl<'s> Timings<'s> {
         table.row([b"NOW", b"THEN", b"CHANGE", b"COMMAND"]);
         for (place, now, then) in self.changes(earlier).into_iter().take(SHOWN) {
             let change = format!("{:+.1} s", (now - then) as f64 / 1000.0);
-            let title = self.places(&place).title();
+            let title = self.session.jobs[place].title();
             table.row([duration(now).as_bytes(), duration(then).as_bytes(), change.as_bytes(), title]);
         }
         [head.as_bytes(), &table.text()].concat()
@@ -288,8 +280,7 @@ impl<'s> Timings<'s> {
         object.number("cpu_ms", self.sum(SessionJob::cpu_ms));
         object.number("lanes", self.lanes.count);
         object.number("critical_path_ms", self.critical.1);
-        let critical = self.critical.0.iter().map(|place| self.places(place).id.0);
-        object.numbers("critical_path", critical);
+        object.numbers("critical_path", self.critical.0.iter().map(|&place| session.jobs[place].id.0));
         self.load_json(&mut object);
         let idle = Idle::new(session);
         list(object.field("throttled"), &session.pauses, |out, pause| self.pause_json(out, pause, &idle));
@@ -312,7 +303,7 @@ impl<'s> Timings<'s> {
     }
 
     fn job_json(&self, out: &mut Vec<u8>, place: usize) {
-        let job = self.places(&place);
+        let job = &self.session.jobs[place];
         let mut object = Object::new(out);
         object.number("job", job.id.0);
         object.text("title", job.title());
@@ -335,7 +326,7 @@ impl<'s> Timings<'s> {
         }
         if let Some(stopped) = &job.stopped {
             let mut stop = Object::new(object.field("terminated"));
-            jsonl::stop(&mut stop, stopped);
+            jsonl::termination_fields(&mut stop, stopped);
             stop.end();
         }
         if let Some(left) = &job.left {
@@ -344,16 +335,13 @@ impl<'s> Timings<'s> {
             list(behind.field("commands"), &left.processes, |out, seen| string(out, &seen.command));
             behind.end();
         }
-        let what = problems::of_job(job);
-        if !what.is_empty() {
-            object.texts("trouble", &what);
+        let problems = problems::of_job(job);
+        if !problems.is_empty() {
+            object.texts("trouble", &problems);
         }
-        if let Some(expected) = job.expected_ms {
-            object.number("expected_ms", expected);
-        }
-        if let Some(then) = self.earlier.as_ref().and_then(|earlier| earlier.wall_ms.get(&place)) {
-            object.number("earlier_ms", *then);
-        }
+        object.optional("expected_ms", job.expected_ms);
+        let earlier_ms = self.earlier.as_ref().and_then(|earlier| earlier.wall_ms.get(&place));
+        object.optional("earlier_ms", earlier_ms.copied());
         object.end();
     }
 
@@ -361,10 +349,8 @@ impl<'s> Timings<'s> {
         let mut object = Object::new(out);
         object.number("start_ms", pause.start_ms - self.session.started_ms);
         object.number("wall_ms", problems::until(self.session, pause) - pause.start_ms);
-        if let Some(idle_ms) = idle.within(pause) {
-            object.number("idle_ms", idle_ms);
-        }
-        jsonl::hold(&mut object, pause.why);
+        object.optional("idle_ms", idle.within(pause));
+        jsonl::throttle_fields(&mut object, pause.why);
         object.text("words", pause.why.summary().as_bytes());
         object.end();
     }
@@ -381,7 +367,7 @@ impl<'s> Timings<'s> {
         let length = self.wall_ms().max(1) as f64 / PARTS as f64;
         let mut parts = vec![Part::default(); PARTS];
         for &place in &self.slowest {
-            let job = self.places(&place);
+            let job = &self.session.jobs[place];
             let start = (job.start_ms - self.session.started_ms).max(0) as f64;
             let wall = wall_ms(self.session, place) as f64;
             let (mut at, end) = (start, start + wall);
@@ -412,9 +398,7 @@ impl Kind {
         object.number("count", self.count as u64);
         object.number("unfinished", self.unfinished as u64);
         object.number("wall_ms", self.wall_ms);
-        if let Some(cpu_ms) = self.known_cpu_ms() {
-            object.number("cpu_ms", cpu_ms);
-        }
+        object.optional("cpu_ms", self.known_cpu_ms());
         object.end();
     }
 }
@@ -436,6 +420,11 @@ impl ProgramStarts {
         object.number("each_us", self.each_us);
         object.end();
     }
+}
+
+/// Returns a part of the text with its title; empty without lines.
+fn section(title: &str, lines: &[u8]) -> Vec<u8> {
+    if lines.is_empty() { Vec::new() } else { [format!("\n{title}\n\n").as_bytes(), lines].concat() }
 }
 
 /// Like `duration`, with a fraction for less than a second.
