@@ -89,7 +89,7 @@ def damage(place, expected):
     store = place.directory / "state/layers"
     (store / "new/1-1/tree").mkdir(parents=True)
     for layer in (store / "layers").iterdir():
-        (layer / "facts").write_text("tanto layer 1\n")
+        (layer / "info").write_text("tanto layer 1\n")
     assert census(place, layers=True) == expected
     text = (place.directory / "bulk.toml").read_text()
     (place.directory / "bulk.toml").write_text('layers_size = "1K"\n' + text)

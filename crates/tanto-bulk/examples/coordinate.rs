@@ -147,7 +147,7 @@ fn settings(directory: &Path) -> BuildSettings {
         pkg_add: "pkg_add".into(),
         pkg_delete: "pkg_delete".into(),
         make_jobs: 1,
-        makes: None,
+        make_wrappers: None,
         suffix: ".tgz".into(),
         user: None,
         ..BuildSettings::default()

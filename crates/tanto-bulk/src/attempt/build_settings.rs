@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::make_wrappers::Makes;
+use super::make_wrappers::MakeWrappers;
 use super::sandbox::Sandbox;
-use super::workdirs::Works;
+use super::workdirs::Workdirs;
 use crate::config::{Limits, Stage};
 use crate::shell::quoted;
 
@@ -30,7 +30,7 @@ pub struct BuildSettings {
     /// MAKE_JOBS.
     pub make_jobs: usize,
     /// Make wrappers, if packages share job tokens.
-    pub makes: Option<Makes>,
+    pub make_wrappers: Option<MakeWrappers>,
     /// The suffix of binary packages.
     pub suffix: String,
     /// The user that configures and builds, if it can be another one.
@@ -38,7 +38,7 @@ pub struct BuildSettings {
     /// Environment variables from the configuration.
     pub environment: BTreeMap<String, String>,
     /// Values of make variables that need not be determined by each make.
-    pub facts: Vec<String>,
+    pub platform_vars: Vec<String>,
     /// There is only one user, which packages take for root.
     pub one_user: bool,
     /// The unprivileged user also fetches and verifies distfiles.
@@ -66,31 +66,31 @@ pub struct BuildSettings {
     /// Limits of stages.
     pub limits: BTreeMap<Stage, Limits>,
     /// Notes of work directories, without a sandbox.
-    pub works: Works,
+    pub workdirs: Workdirs,
 }
 
 impl BuildSettings {
     /// Returns the memory for files, if there is any.
-    pub fn room(&self) -> Option<Room> {
+    pub fn scratch_memory(&self) -> Option<ScratchMemory> {
         // Most is held and written while it is built.
         let limit = self.limits.get(&Stage::Build).and_then(|limits| limits.memory);
-        self.memory.map(|most| Room { most, limit })
+        self.memory.map(|size| ScratchMemory { size, limit })
     }
 
     /// Asks the tree whether packages need no other users (UNPRIVILEGED), in the directory of a package.
     pub fn ask_for_users(&mut self, location: &str) {
         let Some(sandbox) = self.sandbox.as_ref().filter(|_| self.one_user) else { return };
         let (dir, make) = (quoted(&format!("{}/{location}", self.pkgsrc)), quoted(&self.make));
-        let said = sandbox.say(&format!("cd {dir} && {make} show-var VARNAME=UNPRIVILEGED"));
+        let said = sandbox.output_of(&format!("cd {dir} && {make} show-var VARNAME=UNPRIVILEGED"));
         self.one_user = !said.is_ok_and(|said| said.trim().eq_ignore_ascii_case("yes"));
     }
 }
 
 /// Memory for the files that a package writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct ScratchMemory {
     /// Bytes of files.
-    pub most: u64,
+    pub size: u64,
     /// Bytes of files and of its processes together.
     pub limit: Option<u64>,
 }
@@ -124,7 +124,7 @@ pub(super) mod tests {
             pkg_add: "pkg_add".into(),
             pkg_delete: "pkg_delete".into(),
             make_jobs: 1,
-            makes: None,
+            make_wrappers: None,
             suffix: ".tgz".into(),
             user: None,
             distdir: "/distfiles".into(),

@@ -2,7 +2,7 @@
 //! that need the same file at the same time fetch it once. Shell lines, which call the package's makefile, fetch and
 //! verify.
 
-pub(crate) mod bring;
+pub(crate) mod atomic_move;
 #[cfg(test)]
 mod tests;
 pub(crate) mod urls;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha512};
 use tanto_sys::fs::{dir_tree, lock};
 
-pub use self::bring::left;
+pub use self::atomic_move::leftovers;
 use crate::shell::{code, options, run, shell, values};
 
 /// Fetching the distfiles of one package.
@@ -145,7 +145,7 @@ impl Fetch {
     /// Moves the fetched files to `distdir`.
     fn publish(&self) -> io::Result<i32> {
         let urls = urls::read(&self.own);
-        for name in bring::files(&self.own)? {
+        for name in atomic_move::files(&self.own)? {
             let from = self.own.join(&name);
             if !self.hook.is_empty() {
                 let url = urls.get(&name).map_or("", String::as_str);
@@ -156,7 +156,7 @@ impl Fetch {
                     return Ok(code(status));
                 }
             }
-            bring::publish(&from, &self.distdir.join(&name))?;
+            atomic_move::publish(&from, &self.distdir.join(&name))?;
         }
         Ok(0)
     }

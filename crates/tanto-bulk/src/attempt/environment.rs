@@ -12,10 +12,10 @@ use tanto_sys::process::namespaces::{self, Namespace};
 use tanto_sys::user;
 
 use super::build_settings::{BuildSettings, Fetching};
-use super::make_wrappers::Makes;
+use super::make_wrappers::MakeWrappers;
 use super::platform_vars;
 use super::sandbox::Sandbox;
-use super::workdirs::Works;
+use super::workdirs::Workdirs;
 use crate::config::{Config, NO_SANDBOX, SandboxKind, Scratch, Stage};
 use crate::error::{BulkError, cause};
 
@@ -83,12 +83,12 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Bu
     if let (true, Some(user)) = (as_user, unprivileged) {
         eprintln!("tanto: the sandbox has one user only: nothing runs as '{user}'");
     }
-    let (sandbox, facts) = match environment {
+    let (sandbox, platform_vars) = match environment {
         None => (None, platform_vars::ask(config, None)),
         Some(environment) => {
             let sandbox = environment.sandbox()?.clone();
             let programs = [config.make.as_str(), &config.pkg_add, &config.pkg_delete];
-            let said = sandbox.try_out(&config.pkgsrc, &programs, &platform_vars::question(config))?;
+            let said = sandbox.check_usable(&config.pkgsrc, &programs, &platform_vars::question(config))?;
             (Some(sandbox), platform_vars::known(&said))
         }
     };
@@ -108,13 +108,13 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Bu
         pkg_add: config.pkg_add.clone(),
         pkg_delete: config.pkg_delete.clone(),
         make_jobs: make_jobs(config),
-        makes: make_wrappers(config)?,
+        make_wrappers: make_wrappers(config)?,
         suffix: config.pkg_sufx.clone(),
         user: unprivileged.filter(|_| is_root).cloned(),
         one_user: as_user,
         unprivileged_checksum: config.use_unprivileged_checksum,
         environment: config.environment.clone(),
-        facts,
+        platform_vars,
         sandbox,
         memory: environment.and_then(|_| scratch_bytes(config, clients, as_user)),
         clients,
@@ -133,7 +133,7 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Bu
         sync_package: config.sync_package.clone(),
         sync_buildlog: config.sync_buildlog.clone(),
         limits: Stage::ALL.into_iter().map(|stage| (stage, config.limits(stage.name()))).collect(),
-        works: Works::of(&config.state),
+        workdirs: Workdirs::of(&config.state),
     })
 }
 
@@ -148,14 +148,14 @@ pub fn make_jobs(config: &Config) -> usize {
 }
 
 /// Writes the make wrappers through which packages share job tokens; `None` if each package has one job.
-fn make_wrappers(config: &Config) -> Result<Option<Makes>, BulkError> {
+fn make_wrappers(config: &Config) -> Result<Option<MakeWrappers>, BulkError> {
     if make_jobs(config) == 1 {
         return Ok(None);
     }
     // Without a sandbox, the unprivileged user can read the logs but not the state.
     let place = if config.sandbox == NO_SANDBOX { config.meta_dir() } else { PathBuf::from(&config.state) };
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let makes = Makes::write(&place.join("makes"), &config.make, &path);
+    let makes = MakeWrappers::write(&place.join("makes"), &config.make, &path);
     makes.map(Some).map_err(BulkError::of("writing the make wrappers"))
 }
 

@@ -107,7 +107,7 @@ impl<'a> Attempt<'a> {
         resources.disk_kib = resources.disk_kib.filter(|_| self.stage.writes());
         let scratch = resources.disk_kib.and_then(|_| match &self.settings.sandbox {
             Some(sandbox) => Some(sandbox.place(self.client).scratch()),
-            None => self.settings.works.get(&self.spec.name),
+            None => self.settings.workdirs.get(&self.spec.name),
         });
         Some(Box::new(JobLimits { resources, scratch }))
     }
@@ -288,7 +288,7 @@ pub fn logs(settings: &BuildSettings, package: &str) -> PathBuf {
 pub fn keep_output(settings: &BuildSettings, package: &str, client: usize) {
     if let Some(sandbox) = &settings.sandbox {
         let file = format!("{package}{}", settings.suffix);
-        let _ = sandbox.keep_out(client, &logs(settings, package), &file);
+        let _ = sandbox.keep_output_files(client, &logs(settings, package), &file);
     }
 }
 

@@ -1,16 +1,15 @@
-//! What a package needs, installed without installing it: each package is unpacked once, into a layer, and a package that
-//! is to be built sees the layers of all that it needs as one. What runs a script when it is installed still is.
-//! Does not know what is mounted, nor who builds what.
+//! Provides dependencies without installing them: each package is unpacked once into a layer, and an overlay mount combines
+//! the layers of all dependencies.
 //!
-//! The rules are pkg_add's (`install.rs`); what they do not foresee is left to pkg_add itself, which then tells what is
-//! wrong, if anything is.
+//! Follows the rules of pkg_add (`install_plan.rs`). Packages with install scripts are still installed by pkg_add, and so
+//! is everything if a set of packages is not supported: pkg_add then reports errors itself.
 
-mod byfile;
-mod facts;
+mod btree;
 mod groups;
-mod install;
-mod mount_plan;
-mod set;
+mod install_plan;
+mod layer_request;
+mod package_info;
+mod pkgdb;
 mod store;
 mod unpack;
 
@@ -18,171 +17,167 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use self::facts::Facts;
-use self::install::Installed;
-pub use self::mount_plan::{Order, provide};
-pub use self::store::Store;
+use self::install_plan::InstallPlan;
+pub use self::layer_request::{LayerRequest, provide};
+use self::package_info::PackageInfo;
+pub use self::store::LayerStore;
 
-/// Where packages are installed.
+/// The place where packages are installed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ground {
-    /// The prefix.
+pub struct InstallRoot {
     pub prefix: PathBuf,
-    /// The database of what is installed.
+    /// The database of installed packages.
     pub pkgdb: PathBuf,
-    /// Nobody can own a file but who runs this.
+    /// Only one user exists: files cannot have other owners.
     pub as_user: bool,
 }
 
-/// A package's directory in the database is in this one of its layer. It is seen by a second name in what each package has
-/// for itself: tools look through the whole database again and again, and would look through all layers.
+/// The subdirectory of a layer that contains the package's directory of the database. It is hard-linked into the package's
+/// private layer, because tools list the whole database often, which is slow across many layers.
 const DB: &str = "db";
 
-/// What a package needs.
+/// The dependencies of a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Needs {
-    /// What it names, in its order.
-    pub named: Vec<String>,
-    /// All that these need besides, and what that needs, in any order.
-    pub deeper: Vec<String>,
-    /// Where binary packages are.
+pub struct Dependencies {
+    /// In the order in which pkg_add would install them.
+    pub direct: Vec<String>,
+    /// All others, transitively, in any order.
+    pub indirect: Vec<String>,
+    /// The directory of binary packages.
     pub packages: PathBuf,
-    /// Ends their names.
+    /// The suffix of binary packages.
     pub suffix: String,
-    /// What installs them.
+    /// The pkg_add program.
     pub pkg_add: String,
 }
 
-/// What is to be seen where packages are installed.
+/// Layers to mount over the install root.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Composed {
-    /// The layers of the prefix, the uppermost first.
+struct LayerStack {
+    /// Layers of the prefix, uppermost first.
     prefix: Vec<PathBuf>,
-    /// Those of the database; none if it is in the prefix.
+    /// Layers of the database; empty if it is in the prefix.
     pkgdb: Vec<PathBuf>,
-    /// What pkg_add has to install then, in this order.
-    scripted: Vec<Scripted>,
+    /// Packages that pkg_add installs after mounting, in order.
+    needs_pkg_add: Vec<NeedsPkgAdd>,
 }
 
 /// A package that pkg_add installs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Scripted {
+struct NeedsPkgAdd {
     /// PKGNAME.
     name: String,
-    /// It is there because others need it.
+    /// Installed only as a dependency.
     automatic: bool,
-    /// Which of those that are there already need it.
+    /// Packages in layers that depend on it.
     needed_by: Vec<String>,
 }
 
-/// Why nothing was composed.
-#[derive(Debug)]
-pub enum Trouble {
-    /// It is a case for pkg_add; says why.
-    Odd(String),
-    /// The machine refused something.
-    Machine(io::Error),
+/// An error of providing layers.
+#[derive(Debug, thiserror::Error)]
+pub enum LayerError {
+    /// pkg_add must install all dependencies.
+    #[error("{0}")]
+    Unsupported(String),
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
-        Trouble::Machine(error)
-    }
-}
-
-impl Ground {
-    /// Where the database is below the prefix, if it is there.
+impl InstallRoot {
+    /// Returns the path of the database relative to the prefix, if it is inside.
     fn pkgdb_within(&self) -> Option<&Path> {
         self.pkgdb.strip_prefix(&self.prefix).ok()
     }
 
-    /// The part of a layer that is seen in the prefix.
+    /// Returns the part of a layer that is mounted on the prefix.
     fn tree(layer: &Path) -> PathBuf {
         layer.join("tree")
     }
 
-    /// The part of what only one package has that is seen in the database.
-    fn db(&self, own: &Path) -> PathBuf {
+    /// Returns the part of a private layer that is mounted on the database.
+    fn db(&self, private: &Path) -> PathBuf {
         match self.pkgdb_within() {
-            Some(within) => Ground::tree(own).join(within),
-            None => own.join(DB),
+            Some(within) => InstallRoot::tree(private).join(within),
+            None => private.join(DB),
         }
     }
-
-    fn key(&self) -> String {
-        format!("{}\n{}\n{}\n", self.prefix.display(), self.pkgdb.display(), self.as_user)
-    }
 }
 
-/// Layers for a package. `lowest` are the directories that the bootstrap kit has for the prefix and for the database; `own` is
-/// an empty place for what only this package has: how those that it needs belong together. Who uses the layers is
-/// known by `own`, as long as that is there.
-fn compose(store: &Store, needs: &Needs, lowest: (&Path, &Path), own: &Path) -> Result<Composed, Trouble> {
-    let ground = store.ground();
-    let kit = set::kit(&ground.prefix, lowest.1)?;
-    let held = store.hold(own)?;
-    let names: Vec<String> = needs.named.iter().chain(&needs.deeper).cloned().collect();
+/// Composes the layers for a package. `lowest` are the bootstrap kit's directories for the prefix and the database.
+/// `private` is an empty directory for the layer that only this package uses; its layers are pinned while it exists.
+fn compose(
+    store: &LayerStore,
+    dependencies: &Dependencies,
+    lowest: (&Path, &Path),
+    private: &Path,
+) -> Result<LayerStack, LayerError> {
+    let root = store.root();
+    let kit = pkgdb::read_kit(&root.prefix, lowest.1)?;
+    let pins = store.pin(private)?;
+    let names: Vec<String> = dependencies.direct.iter().chain(&dependencies.indirect).cloned().collect();
     let mut layers = vec![String::new(); names.len()];
-    let mut ask = |it: usize| {
-        let path = needs.packages.join(format!("{}{}", names[it], needs.suffix));
-        let layer = store::name(&names[it], &package_file(&path, &names[it])?);
-        held.more(store, &[&layer])?;
-        layers[it].clone_from(&layer);
-        store.layer(&layer, |dir| unpack::unpack(ground, &path, dir))
+    let mut load = |package: usize| {
+        let path = dependencies.packages.join(format!("{}{}", names[package], dependencies.suffix));
+        let layer = store::layer_name(&names[package], &package_file(&path, &names[package])?);
+        pins.add(store, &[&layer])?;
+        layers[package].clone_from(&layer);
+        store.layer(&layer, |dir| unpack::unpack(root, &path, dir))
     };
-    let installed = install::install(&names, needs.named.len(), &kit, &mut ask)?;
-    let layered = installed.order.iter().copied().filter(|&it| installed.known[it].through.is_none()).collect();
-    let set = Set { kit, layered, installed };
-    set::check(&set, lowest.0).map_err(Trouble::Odd)?;
-    set::write(store, own, &set, &layers, lowest.1)?;
-    let layers = groups::layers(store, &held, &set, &layers)?;
-    Ok(Composed {
-        prefix: [own].into_iter().chain(layers.iter().map(PathBuf::as_path)).map(Ground::tree).collect(),
-        pkgdb: match ground.pkgdb_within() {
+    let plan = install_plan::plan_install(&names, dependencies.direct.len(), &kit, &mut load)?;
+    let layered = plan.order.iter().copied().filter(|&it| plan.packages[it].needs_pkg_add.is_none()).collect();
+    let set = PackageSet { kit, layered, plan };
+    pkgdb::check_conflicts(&set, lowest.0).map_err(LayerError::Unsupported)?;
+    pkgdb::write(store, private, &set, &layers, lowest.1)?;
+    let layers = groups::layers(store, &pins, &set, &layers)?;
+    Ok(LayerStack {
+        prefix: [private].into_iter().chain(layers.iter().map(PathBuf::as_path)).map(InstallRoot::tree).collect(),
+        pkgdb: match root.pkgdb_within() {
             Some(_) => Vec::new(),
-            None => vec![ground.db(own)],
+            None => vec![root.db(private)],
         },
-        scripted: set.scripted(),
+        needs_pkg_add: set.needs_pkg_add(),
     })
 }
 
-fn package_file(path: &Path, name: &str) -> Result<fs::Metadata, Trouble> {
+fn package_file(path: &Path, name: &str) -> Result<fs::Metadata, LayerError> {
     fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Trouble::Odd(format!("there is no package of {name}")),
-        _ => Trouble::Machine(error),
+        io::ErrorKind::NotFound => LayerError::Unsupported(format!("there is no package of {name}")),
+        _ => LayerError::Io(error),
     })
 }
 
-/// Packages that are seen together.
-struct Set {
-    kit: Vec<Facts>,
-    /// Those that are in layers, in the order in which they were installed.
+/// Packages that are mounted together.
+struct PackageSet {
+    /// Packages of the bootstrap kit.
+    kit: Vec<PackageInfo>,
+    /// Packages in layers, in the order of installation.
     layered: Vec<usize>,
-    installed: Installed,
+    plan: InstallPlan,
 }
 
-impl Set {
-    fn facts(&self, it: usize) -> &Facts {
-        &self.installed.known[it]
+impl PackageSet {
+    fn info(&self, package: usize) -> &PackageInfo {
+        &self.plan.packages[package]
     }
 
-    fn layered(&self) -> impl Iterator<Item = &Facts> {
-        self.layered.iter().map(|&it| self.facts(it))
+    fn layered(&self) -> impl Iterator<Item = &PackageInfo> {
+        self.layered.iter().map(|&package| self.info(package))
     }
 
-    fn is_scripted(&self, it: usize) -> bool {
-        self.facts(it).through.is_some()
+    /// Returns those of these packages that are in layers.
+    fn in_layers<'a>(&'a self, packages: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+        packages.iter().copied().filter(|&package| self.info(package).needs_pkg_add.is_none())
     }
 
-    fn scripted(&self) -> Vec<Scripted> {
-        let text = |it: usize| String::from_utf8_lossy(&self.facts(it).name).into_owned();
-        let scripted = self.installed.order.iter().copied().filter(|&it| self.is_scripted(it));
-        let users = |it: usize| self.installed.needed_by[it].iter().copied().filter(|&user| !self.is_scripted(user));
-        scripted
-            .map(|it| Scripted {
-                name: text(it),
-                automatic: self.installed.automatic[it],
-                needed_by: users(it).map(text).collect(),
+    fn needs_pkg_add(&self) -> Vec<NeedsPkgAdd> {
+        let text = |package: usize| String::from_utf8_lossy(&self.info(package).name).into_owned();
+        let order = self.plan.order.iter().copied();
+        order
+            .filter(|&package| self.info(package).needs_pkg_add.is_some())
+            .map(|package| NeedsPkgAdd {
+                name: text(package),
+                automatic: self.plan.automatic[package],
+                needed_by: self.in_layers(&self.plan.needed_by[package]).map(text).collect(),
             })
             .collect()
     }

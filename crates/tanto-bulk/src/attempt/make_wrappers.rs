@@ -11,7 +11,7 @@ use crate::shell::quoted;
 
 /// The paths of the scripts.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Makes {
+pub struct MakeWrappers {
     /// Replaces GNU make.
     pub gmake: String,
     /// Replaces the tree's make.
@@ -20,10 +20,10 @@ pub struct Makes {
 
 const SCRIPT: &str = include_str!("make_wrappers/make.sh");
 
-impl Makes {
+impl MakeWrappers {
     /// Writes the scripts. `make` is the tree's. Programs without a slash are searched in `path`; GNU make later in the
     /// package's PATH too.
-    pub fn write(dir: &Path, make: &str, path: &OsString) -> io::Result<Makes> {
+    pub fn write(dir: &Path, make: &str, path: &OsString) -> io::Result<MakeWrappers> {
         fs::create_dir_all(dir)?;
         let gnu = ["gmake", "make"].into_iter().find_map(|name| find(name, path));
         let gnu = gnu.map_or("gmake".to_owned(), |path| path.to_string_lossy().into_owned());
@@ -39,7 +39,7 @@ impl Makes {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
             Ok::<_, io::Error>(path.to_string_lossy().into_owned())
         };
-        Ok(Makes { gmake: write("gmake", &find_gnu)?, bmake: write("bmake", &find_tree)? })
+        Ok(MakeWrappers { gmake: write("gmake", &find_gnu)?, bmake: write("bmake", &find_tree)? })
     }
 }
 
@@ -63,8 +63,8 @@ mod tests {
             place.program(name, "#!/bin/sh\necho \"$@\"\n");
         }
         let path = format!("{}/bin:/usr/bin:/bin", place.text());
-        let makes = Makes::write(&place.at("scripts"), "tree-make", &OsString::from(&path)).unwrap();
-        [makes.gmake, makes.bmake].map(|script| {
+        let wrappers = MakeWrappers::write(&place.at("scripts"), "tree-make", &OsString::from(&path)).unwrap();
+        [wrappers.gmake, wrappers.bmake].map(|script| {
             let (reader, mut writer) = io::pipe().unwrap();
             writer.write_all(tokens).unwrap();
             // A file just written cannot be executed while a child of another test has it open.

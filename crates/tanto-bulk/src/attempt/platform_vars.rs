@@ -10,7 +10,7 @@ const ASKED: [&str; 5] = ["OPSYS", "OS_VERSION", "LOWER_OPSYS", "HOST_MACHINE_AR
 /// Asks for the arguments of make; none if the tree does not know the variables.
 pub fn ask(config: &Config, sandbox: Option<&Sandbox>) -> Vec<String> {
     let line = question(config);
-    let flags = sandbox.map_or_else(|| said(shell(&line)), |sandbox| sandbox.say(&line));
+    let flags = sandbox.map_or_else(|| said(shell(&line)), |sandbox| sandbox.output_of(&line));
     known(&flags.unwrap_or_default())
 }
 

@@ -14,8 +14,8 @@ use tanto_sys::error;
 use tanto_sys::fs::dir_tree;
 
 use self::masks::Masks;
-use self::template::Manner;
-use super::layers::{self, Needs, Order, Store};
+use self::template::MountPolicy;
+use super::layers::{Dependencies, InstallRoot, LayerRequest, LayerStore};
 use crate::config::{Config, SandboxKind};
 use crate::shell::{quoted, said, shell};
 
@@ -31,19 +31,19 @@ pub struct Sandbox {
     /// Mounts of all packages.
     base: Vec<Mount>,
     /// Mounts of all scans, which are read-only.
-    looked_at: Vec<Mount>,
+    scan_base: Vec<Mount>,
     /// Directories that fill an empty prefix and its database.
     kit: Vec<(PathBuf, Vec<PathBuf>)>,
     logs: String,
     wrkobjdir: String,
     prepare_chroot: String,
     /// Layers of dependencies, if they are used.
-    layers: Option<Store>,
+    layers: Option<LayerStore>,
 }
 
 /// Options of a command in a sandbox.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Leave {
+pub struct StageAccess {
     /// It is the package's first.
     pub first: bool,
     /// It has the network.
@@ -65,7 +65,7 @@ impl Sandbox {
         let shared = Shared::make(config, kind, as_user)?;
         let on = |overlays| Sandbox::on(&shared, config, program, hidden, overlays);
         let with_overlays = on(true)?;
-        if kind == SandboxKind::Overlay || with_overlays.say(":").is_ok() {
+        if kind == SandboxKind::Overlay || with_overlays.output_of(":").is_ok() {
             return Ok(with_overlays);
         }
         // Without overlay mounts, these kinds work without layers.
@@ -88,7 +88,7 @@ impl Sandbox {
         let mut private: Vec<PathBuf> = kit.iter().map(|(at, _)| at.clone()).collect();
         private.push(PathBuf::from(&config.wrkobjdir));
         points.extend([PathBuf::from(&config.wrkobjdir), Path::new(&config.bulklog).join(NOTHING)]);
-        let manner = Manner {
+        let policy = MountPolicy {
             root: template,
             kit: above.as_deref(),
             var: &var,
@@ -100,8 +100,8 @@ impl Sandbox {
             written: true,
             overlays,
         };
-        let base = manner.mounts().map_err(failed)?;
-        let looked_at = Manner { written: false, ..manner }.mounts().map_err(failed)?;
+        let base = policy.mounts().map_err(failed)?;
+        let scan_base = MountPolicy { written: false, ..policy }.mounts().map_err(failed)?;
         let with_looks = |mounts: Vec<Mount>| [mounts, looks.clone()].concat();
         let it = Sandbox {
             dir: dir.clone(),
@@ -109,34 +109,34 @@ impl Sandbox {
             kind: *kind,
             as_user: *as_user,
             base: with_looks(base),
-            looked_at: with_looks(looked_at),
+            scan_base: with_looks(scan_base),
             kit: kit.clone(),
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
             prepare_chroot: config.client_prepare_chroot.clone(),
             layers: (config.layers && overlays).then(|| store(config, *as_user)),
         };
-        it.layers.as_ref().map_or(Ok(()), Store::begin).map_err(failed)?;
+        it.layers.as_ref().map_or(Ok(()), LayerStore::begin).map_err(failed)?;
         Ok(it)
     }
 
     /// Enters a sandbox once, to check that it works and that the programs exist. Returns the output of `question`;
     /// empty if that fails.
-    pub fn try_out(&self, pkgsrc: &str, programs: &[&str], question: &str) -> Result<String, String> {
+    pub fn check_usable(&self, pkgsrc: &str, programs: &[&str], question: &str) -> Result<String, String> {
         let mut line = format!("cd {} || exit 1", quoted(pkgsrc));
         for program in programs {
             let name = quoted(program);
             line += &format!("; command -v {name} >/dev/null || {{ echo {name} is not there; exit 1; }}");
         }
-        self.say(&format!("{line}; ({question}) 2>/dev/null || :"))
+        self.output_of(&format!("{line}; ({question}) 2>/dev/null || :"))
             .map_err(|why| format!("nothing can be built in a sandbox: {why}"))
     }
 
     /// Runs a line in a new sandbox, before packages are built. Returns its output.
-    pub fn say(&self, line: &str) -> Result<String, String> {
+    pub fn output_of(&self, line: &str) -> Result<String, String> {
         let client = 0;
         self.begin(client, "nothing", None).map_err(failed)?;
-        let entered = said(shell(&self.inside(client, line, Leave { first: true, ..Leave::default() })));
+        let entered = said(shell(&self.inside(client, line, StageAccess { first: true, ..StageAccess::default() })));
         let left = said(shell(&self.leave(client)));
         left.and(entered)
     }
@@ -173,7 +173,7 @@ impl Sandbox {
 
     /// Returns the mounts of a scan, which may write in these directories.
     fn scan_plan(&self, written: &[PathBuf]) -> Plan {
-        let mut mounts = self.looked_at.clone();
+        let mut mounts = self.scan_base.clone();
         for (at, kit) in &self.kit {
             let kind = kit.first().map_or(MountKind::Hidden, |kit| MountKind::ReadOnly(kit.clone()));
             mounts.push(Mount { at: at.clone(), kind });
@@ -184,7 +184,7 @@ impl Sandbox {
     }
 
     /// Opens a warm sandbox for scans, which may write in these directories.
-    pub fn scan_room(&self, number: usize, written: &[PathBuf]) -> io::Result<WarmSandbox> {
+    pub fn open_for_scan(&self, number: usize, written: &[PathBuf]) -> io::Result<WarmSandbox> {
         let place = SandboxDir::new(self.dir.join(format!("scan-{}", number + 1)));
         place.prepare(&self.scan_plan(written))?;
         let mut command = Command::new(&self.program);
@@ -216,7 +216,7 @@ impl Sandbox {
 
     /// Moves regular files that a package left to its logs, except the one with this name. Ignores links, which a
     /// package could have planted.
-    pub fn keep_out(&self, client: usize, logs: &Path, file: &str) -> io::Result<()> {
+    pub fn keep_output_files(&self, client: usize, logs: &Path, file: &str) -> io::Result<()> {
         fs::create_dir_all(logs)?;
         for entry in fs::read_dir(self.out(client))? {
             let entry = entry?;
@@ -230,18 +230,18 @@ impl Sandbox {
     }
 
     /// Returns the line that runs `line` in the sandbox; empty: only mounts it.
-    pub fn inside(&self, client: usize, line: &str, leave: Leave) -> String {
+    pub fn inside(&self, client: usize, line: &str, access: StageAccess) -> String {
         let mut entry = self.enter(client);
-        if leave.first {
+        if access.first {
             entry += " --fresh";
             if !self.prepare_chroot.is_empty() {
                 let _ = write!(entry, " --hook={}", quoted(&self.prepare_chroot));
             }
         }
-        if leave.fetches {
+        if access.fetches {
             entry += " --network";
         }
-        if leave.measures {
+        if access.measures {
             entry += " --measure";
         }
         if line.is_empty() { entry } else { format!("{entry} -- {}", quoted(line)) }
@@ -249,13 +249,13 @@ impl Sandbox {
 
     /// Returns the line that installs the dependencies in a sandbox: as layers or, where that is impossible, with
     /// `line`, which calls pkg_add.
-    pub fn provide(&self, client: usize, needs: Needs, line: &str) -> String {
-        let Some(store) = &self.layers else { return self.inside(client, line, Leave::default()) };
+    pub fn provide(&self, client: usize, dependencies: Dependencies, line: &str) -> String {
+        let Some(store) = &self.layers else { return self.inside(client, line, StageAccess::default()) };
         let file = self.place(client).dir().join("needs");
-        match (Order { store: store.clone(), needs }).write(&file) {
+        match (LayerRequest { store: store.clone(), dependencies }).write(&file) {
             Ok(()) => format!("{} --needs={} -- {}", self.enter(client), quoted(&file.to_string_lossy()), quoted(line)),
             // The command fails in the same way and reports that.
-            Err(_) => self.inside(client, line, Leave::default()),
+            Err(_) => self.inside(client, line, StageAccess::default()),
         }
     }
 
@@ -317,9 +317,9 @@ fn sorted(mounts: &mut [Mount]) {
     mounts.sort_by_key(|mount| template::depth(&mount.at));
 }
 
-fn store(config: &Config, as_user: bool) -> Store {
-    let ground = layers::Ground { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user };
-    Store::new(Path::new(&config.state).join("layers"), ground, config.layers_size.unwrap_or(0))
+fn store(config: &Config, as_user: bool) -> LayerStore {
+    let root = InstallRoot { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user };
+    LayerStore::new(Path::new(&config.state).join("layers"), root, config.layers_size.unwrap_or(0))
 }
 
 /// Read-only mounts besides the template.

@@ -10,8 +10,8 @@ use tanto_protocol::AttemptSpec;
 
 use self::lines::Writer;
 use super::build_settings::BuildSettings;
-use super::layers::Needs;
-use super::sandbox::Leave;
+use super::layers::Dependencies;
+use super::sandbox::StageAccess;
 use crate::config::Stage;
 use crate::shell::quoted;
 
@@ -56,7 +56,7 @@ impl StageCommands<'_> {
             _ => {}
         }
         let (first, measures) = (stage == Stage::ClientClean, stage == Stage::Package);
-        sandbox.inside(self.client, &line(), Leave { first, measures, ..Leave::default() })
+        sandbox.inside(self.client, &line(), StageAccess { first, measures, ..StageAccess::default() })
     }
 
     fn line(&self, stage: Stage, keeps_package: bool) -> String {
@@ -66,8 +66,10 @@ impl StageCommands<'_> {
             // Entering the sandbox does the rest.
             Stage::ClientClean if settings.sandbox.is_some() => settings.prepare_action.clone(),
             Stage::ClientClean => writer.client_clean(),
-            Stage::PreClean => settings.works.noting(&spec.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"], false)),
-            Stage::Clean => settings.works.forgetting(&spec.name, &writer.clean(&[], keeps_package)),
+            Stage::PreClean => {
+                settings.workdirs.noting(&spec.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"], false))
+            }
+            Stage::Clean => settings.workdirs.forgetting(&spec.name, &writer.clean(&[], keeps_package)),
             Stage::Depends => writer.depends(),
             Stage::Checksum => writer.fetch(*client),
             Stage::Configure => writer.with_users("configure", "configure"),
@@ -76,7 +78,7 @@ impl StageCommands<'_> {
             Stage::Package if settings.sandbox.is_some() => writer.package(),
             Stage::Package => {
                 let size = size_file(settings, &spec.name);
-                measuring(&writer.package(), &settings.works.word(&spec.name), &size)
+                measuring(&writer.package(), &settings.workdirs.word(&spec.name), &size)
             }
             Stage::Deinstall => {
                 format!("{} -K {} {}", settings.pkg_delete, quoted(&settings.pkgdb), quoted(&spec.name))
@@ -87,11 +89,11 @@ impl StageCommands<'_> {
     }
 
     /// The packages that it needs.
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> Dependencies {
         let BuildSettings { packages, suffix, pkg_add, .. } = self.settings;
-        Needs {
-            named: self.spec.depends.clone(),
-            deeper: self.spec.indirect.clone(),
+        Dependencies {
+            direct: self.spec.depends.clone(),
+            indirect: self.spec.indirect.clone(),
             packages: format!("{packages}/All").into(),
             suffix: suffix.clone(),
             pkg_add: pkg_add.clone(),
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
     use crate::attempt::build_settings::Fetching;
     use crate::attempt::build_settings::tests::nowhere;
-    use crate::attempt::make_wrappers::Makes;
+    use crate::attempt::make_wrappers::MakeWrappers;
 
     /// A bootstrap package, and one that depends on it.
     fn specs() -> [AttemptSpec; 2] {
@@ -221,8 +223,8 @@ mod tests {
 
     #[test]
     fn builds_that_share_have_other_makes() {
-        let makes = Makes { gmake: "/jobs/gmake".into(), bmake: "/jobs/bmake".into() };
-        let settings = BuildSettings { make_jobs: 8, makes: Some(makes), ..nowhere() };
+        let makes = MakeWrappers { gmake: "/jobs/gmake".into(), bmake: "/jobs/bmake".into() };
+        let settings = BuildSettings { make_jobs: 8, make_wrappers: Some(makes), ..nowhere() };
         let (_, line) = lines(&settings, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
         let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=8 DISTDIR=/distfiles GMAKE=/jobs/gmake \
             WRKLOG=/logs/lib-1/work.log";
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn make_is_told_what_it_would_ask_the_system() {
-        let settings = BuildSettings { facts: vec!["OPSYS=Linux".into()], ..nowhere() };
+        let settings = BuildSettings { platform_vars: vec!["OPSYS=Linux".into()], ..nowhere() };
         let all = lines(&settings, 0);
         let makes: Vec<&String> = all.iter().map(|(_, line)| line).filter(|line| line.contains("bmake ")).collect();
         assert_eq!(makes.len(), 7);

@@ -12,13 +12,13 @@ const NOTES: &str = "works";
 
 /// The notes of a state directory.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Works {
+pub struct Workdirs {
     dir: PathBuf,
 }
 
-impl Works {
-    pub fn of(state: &str) -> Works {
-        Works { dir: Path::new(state).join(NOTES) }
+impl Workdirs {
+    pub fn of(state: &str) -> Workdirs {
+        Workdirs { dir: Path::new(state).join(NOTES) }
     }
 
     /// Returns a line that runs `line` and notes the last line of its output as the work directory.
@@ -81,20 +81,20 @@ mod tests {
     #[test]
     fn what_is_noted_is_known_until_it_is_gone() {
         let place = Scratch::new("works");
-        let works = Works::of(place.text());
-        assert_eq!((works.all().unwrap(), works.get("a-1")), (vec![], None));
-        let noted = run(&works.noting("a-1", "echo cleans; echo /there/a"));
+        let workdirs = Workdirs::of(place.text());
+        assert_eq!((workdirs.all().unwrap(), workdirs.get("a-1")), (vec![], None));
+        let noted = run(&workdirs.noting("a-1", "echo cleans; echo /there/a"));
         assert_eq!(noted, (Some(0), "cleans\n/there/a\n".into()), "it is in the log too");
-        assert_eq!(run(&works.noting("b-1", "echo no path; exit 3")).0, Some(3));
-        assert_eq!((works.get("a-1"), works.get("b-1")), (Some("/there/a".into()), None));
-        assert_eq!(works.all().unwrap(), ["a-1", "b-1"]);
-        assert_eq!(run(&format!("echo {}", works.word("a-1"))).1, "/there/a\n");
-        assert_eq!(run(&works.forgetting("a-1", "false")).0, Some(1));
-        assert!(works.get("a-1").is_some(), "it may be there still");
+        assert_eq!(run(&workdirs.noting("b-1", "echo no path; exit 3")).0, Some(3));
+        assert_eq!((workdirs.get("a-1"), workdirs.get("b-1")), (Some("/there/a".into()), None));
+        assert_eq!(workdirs.all().unwrap(), ["a-1", "b-1"]);
+        assert_eq!(run(&format!("echo {}", workdirs.word("a-1"))).1, "/there/a\n");
+        assert_eq!(run(&workdirs.forgetting("a-1", "false")).0, Some(1));
+        assert!(workdirs.get("a-1").is_some(), "it may be there still");
         std::fs::write(place.at("works/a-1"), "/ther").unwrap();
-        assert_eq!(works.get("a-1"), None, "it was torn");
-        assert_eq!(run(&works.forgetting("a-1", "true")).0, Some(0));
-        works.forget("b-1").unwrap();
-        assert!(works.all().unwrap().is_empty());
+        assert_eq!(workdirs.get("a-1"), None, "it was torn");
+        assert_eq!(run(&workdirs.forgetting("a-1", "true")).0, Some(0));
+        workdirs.forget("b-1").unwrap();
+        assert!(workdirs.all().unwrap().is_empty());
     }
 }

@@ -110,7 +110,7 @@ fn run_locked<V: View>(
     if settings.one_user {
         plan.only_one_user();
     }
-    plan.expect_needs(&costs, settings.room());
+    plan.expect_needs(&costs, settings.scratch_memory());
     let journal = Journal::start(store, run).map_err(BulkError::of("starting"))?;
     let (outcome, plan, store) = build(config, &settings, (plan, sources), &estimates, journal, &mut view()?)?;
     let summary = queries::summary(&store, run)?;

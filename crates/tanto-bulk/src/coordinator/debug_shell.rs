@@ -37,7 +37,7 @@ pub fn run(config: &Config, word: &str, command: Option<&str>) -> Result<u8, Bul
     let (own, _lock) = own_state(config)?;
     let environment = Environment::enter(&own, Some(&config.state))?;
     // Job tokens come from a running build.
-    let settings = BuildSettings { makes: None, ..environment::settings(&own, environment.as_deref())? };
+    let settings = BuildSettings { make_wrappers: None, ..environment::settings(&own, environment.as_deref())? };
     let spec = plan.attempt_spec(package, &settings, true);
     let visit = Visit::new(&settings, spec).ok_or("there is no sandbox")?;
     let code = visited(&visit, config, &row, command);

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Seek};
 use std::path::PathBuf;
 
-use crate::attempt::distfiles::bring;
+use crate::attempt::distfiles::atomic_move;
 use crate::package::digest::sha512;
 use crate::shell::{code, options, run, values};
 
@@ -65,7 +65,7 @@ impl Delivery {
 
     fn install(&self) -> io::Result<i32> {
         // It stays open, and so locked, until it has its place.
-        let mut content = bring::bring(&self.from, &self.new, true)?;
+        let mut content = atomic_move::move_file(&self.from, &self.new, true)?;
         content.rewind()?;
         let digest = sha512(&mut content)?;
         fs::write(&self.digest, digest)?;

@@ -7,7 +7,7 @@ use tanto_exec::schedule::Schedule;
 use tanto_record::database::CostRow;
 
 use super::plan::{Plan, Planned};
-use crate::attempt::build_settings::Room;
+use crate::attempt::build_settings::ScratchMemory;
 use crate::package::name::Name;
 use crate::resolve::Package;
 
@@ -29,9 +29,10 @@ impl ResourceNeeds {
     }
 
     /// Returns whether files would not fit into memory, with a quarter more of them than last time.
-    fn exceed(self, room: Room) -> bool {
+    fn exceed(self, scratch: ScratchMemory) -> bool {
         let more = ResourceNeeds { disk_kib: self.disk_kib.saturating_add(self.disk_kib / 4), ..self };
-        more.disk_kib > room.most / 1024 || room.limit.is_some_and(|most| more.in_memory().memory_kib > most / 1024)
+        more.disk_kib > scratch.size / 1024
+            || scratch.limit.is_some_and(|most| more.in_memory().memory_kib > most / 1024)
     }
 
     /// Tells the schedule, for a job with this estimate.
@@ -59,8 +60,8 @@ impl Plan {
     }
 
     /// Sets the expected usage of each package to that of its last build, or of the last build of another version. With
-    /// `room`, packages that fit write in memory.
-    pub fn expect_needs(&mut self, costs: &[CostRow], room: Option<Room>) {
+    /// `scratch`, packages that fit write in memory.
+    pub fn expect_needs(&mut self, costs: &[CostRow], scratch: Option<ScratchMemory>) {
         let mut last: HashMap<&[u8], &CostRow, RandomState> = HashMap::default();
         let mut own: HashMap<&str, &CostRow, RandomState> = HashMap::default();
         for cost in costs {
@@ -73,7 +74,7 @@ impl Plan {
         for package in &mut self.packages {
             let cost = own.get(&*package.name).or_else(|| last.get(Name::new(package.name.as_bytes()).base()));
             package.needs = cost.map(|cost| ResourceNeeds::of(cost)).unwrap_or_default();
-            package.on_disk |= room.is_none_or(|room| package.needs.exceed(room));
+            package.on_disk |= scratch.is_none_or(|scratch| package.needs.exceed(scratch));
         }
     }
 }
@@ -100,7 +101,7 @@ mod tests {
         let costs = [cost("lib-1", 10, 100, 1000), cost("lib-2", 20, 200, 2000), cost("app-1", 30, 300, 3000)];
         let needs = |most: Option<u64>, limit| {
             let mut plan = plan(&["lib-1", "lib-3", "new-1"]);
-            plan.expect_needs(&costs, most.map(|most| Room { most, limit }));
+            plan.expect_needs(&costs, most.map(|size| ScratchMemory { size, limit }));
             plan.packages.iter().map(|it| (it.expected().memory_kib, it.expected().disk_kib)).collect::<Vec<_>>()
         };
         assert_eq!(needs(None, None), [(100, 1000), (200, 2000), (0, 0)]);
@@ -113,9 +114,9 @@ mod tests {
     #[test]
     fn package_that_exceeded_memory_stays_on_disk() {
         let expected = |plan: &Plan| (plan.package(0).on_disk, plan.package(0).expected());
-        let room = Some(Room { most: 1000 << 10, limit: None });
+        let scratch = Some(ScratchMemory { size: 1000 << 10, limit: None });
         let mut plan = plan(&["lib-1"]);
-        plan.expect_needs(&[cost("lib-1", 1, 100, 800)], room);
+        plan.expect_needs(&[cost("lib-1", 1, 100, 800)], scratch);
         assert_eq!(expected(&plan), (false, ResourceNeeds { memory_kib: 900, disk_kib: 0 }));
         plan.write_on_disk(0, ResourceNeeds { memory_kib: 50, disk_kib: 1000 });
         assert_eq!(
@@ -124,7 +125,7 @@ mod tests {
             "what it had counts there"
         );
         let mut next = super::tests::plan(&["lib-1"]);
-        next.expect_needs(&[cost("lib-1", 2, 100, 1000)], room);
+        next.expect_needs(&[cost("lib-1", 2, 100, 1000)], scratch);
         assert!(next.package(0).on_disk);
     }
 
@@ -136,7 +137,7 @@ mod tests {
             let attempt =
                 AttemptRow { job: 0, attempt: 1, client, began_ms: 0, ended_ms: Some(1), outcome: outcome.into(), why };
             plan.tried(&[attempt]);
-            plan.expect_needs(&[cost("lib-1", 1, 100, 800)], Some(Room { most: 1000 << 10, limit: None }));
+            plan.expect_needs(&[cost("lib-1", 1, 100, 800)], Some(ScratchMemory { size: 1000 << 10, limit: None }));
             plan.package(0).on_disk
         };
         assert_eq!(["machine", "interrupted", "failed"].map(outcomes), [true, false, false]);
@@ -157,7 +158,7 @@ mod tests {
             });
             std::iter::from_fn(|| schedule.take_next()).filter(|next| matches!(next, Next::Start(_))).count()
         };
-        let much = Some(Room { most: 1 << 30, limit: None });
+        let much = Some(ScratchMemory { size: 1 << 30, limit: None });
         assert_eq!(started(1200, 140, None), 2);
         assert_eq!(started(1199, 140, None), 1);
         assert_eq!(started(1200, 139, None), 1);

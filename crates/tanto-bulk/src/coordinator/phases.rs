@@ -168,7 +168,7 @@ fn platform_facts(config: &Config, environment: Option<&Rc<Environment>>) -> Vec
 fn use_sandboxes(runner: &mut ProcessRunner, config: &Config, environment: Option<&Rc<Environment>>) {
     let Some(environment) = environment.cloned() else { return };
     let written = scan::written(config);
-    let open = move |number| environment.sandbox().map_err(io::Error::other)?.scan_room(number, &written);
+    let open = move |number| environment.sandbox().map_err(io::Error::other)?.open_for_scan(number, &written);
     runner.use_sandboxes(SandboxPool::new(open));
 }
 

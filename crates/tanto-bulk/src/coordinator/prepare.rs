@@ -12,10 +12,10 @@ use tanto_sys::fs::dir_tree;
 
 use super::phase_file::{self, Phase};
 use super::state_dir::StateDir;
-use crate::attempt::distfiles::left;
+use crate::attempt::distfiles::leftovers;
 use crate::attempt::environment::Environment;
 use crate::attempt::preflight;
-use crate::attempt::workdirs::Works;
+use crate::attempt::workdirs::Workdirs;
 use crate::config::Config;
 use crate::error::{BulkError, cause};
 use crate::package::ALL;
@@ -70,7 +70,7 @@ fn commands(processes: &[ProcessInfo]) -> String {
 fn remove_partial_files(config: &Config) {
     let all = Path::new(&config.packages).join(ALL);
     for (kind, dir) in [("package", &*all), ("distfile", Path::new(&config.distdir))] {
-        for (path, _kept_away) in left(dir) {
+        for (path, _kept_away) in leftovers(dir) {
             removed(&format!("the partial {kind} {}", path.display()), fs::remove_file(&path));
         }
     }
@@ -78,18 +78,18 @@ fn remove_partial_files(config: &Config) {
 
 /// Removes work directories of packages that were built without a sandbox.
 fn remove_workdirs(config: &Config) -> Result<(), BulkError> {
-    let works = Works::of(&config.state);
+    let workdirs = Workdirs::of(&config.state);
     let failed = |error| BulkError::io("the list of work directories in ", &config.state)(error);
-    for package in works.all().map_err(failed)? {
-        if let Some(dir) = works.get(&package).filter(|dir| dir.exists()) {
+    for package in workdirs.all().map_err(failed)? {
+        if let Some(dir) = workdirs.get(&package).filter(|dir| dir.exists()) {
             let result = match preflight::may_be_removed(&dir, config) {
                 true => dir_tree::remove(&dir),
                 false => Err(io::Error::other("it contains something else")),
             };
             removed(&format!("the work directory of {package}, {}", dir.display()), result);
         }
-        if works.get(&package).is_none_or(|dir| !dir.exists()) {
-            works.forget(&package).map_err(failed)?;
+        if workdirs.get(&package).is_none_or(|dir| !dir.exists()) {
+            workdirs.forget(&package).map_err(failed)?;
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use super::install_artifact::Delivery;
 use super::needs::ResourceNeeds;
 use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
 use crate::attempt::build_settings::BuildSettings;
-use crate::attempt::distfiles::bring::new_name;
+use crate::attempt::distfiles::atomic_move::temp_name;
 use crate::attempt::runner::{AttemptEvent, Task};
 use crate::attempt::{execution, failure};
 use crate::config::Stage;
@@ -263,7 +263,7 @@ impl Coordinator<'_> {
         let all = format!("{}/All", settings.packages);
         let delivery = Delivery {
             from: self.made_file(package),
-            new: Path::new(&all).join(new_name(&it.name)),
+            new: Path::new(&all).join(temp_name(&it.name)),
             place: format!("{all}/{}{}", it.name, settings.suffix).into(),
             digest: self.digest_file(package),
             hook: settings.sync_package.clone(),

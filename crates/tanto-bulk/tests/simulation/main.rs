@@ -1,9 +1,9 @@
 //! Seeded bulk builds without processes: commands end well, fail, are refused or are interrupted at random, and the
 //! coordinator is killed at any moment. What the database says must be true, and a build must come to its end.
 
-mod guests;
-mod room;
-mod wire;
+mod control_clients;
+mod memory;
+mod unreliable_clients;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -28,8 +28,8 @@ use tanto_record::database::journal::Journal;
 use tanto_record::database::{Database, PackageRow as Row};
 use tanto_testing::{Random, Scratch, seeds};
 
-use self::guests::Guests;
-use self::wire::Wire;
+use self::control_clients::ControlClients;
+use self::unreliable_clients::UnreliableClients;
 
 struct Blind;
 
@@ -50,7 +50,7 @@ fn settings(scratch: &Scratch) -> BuildSettings {
         pkg_add: "pkg_add".into(),
         pkg_delete: "pkg_delete".into(),
         make_jobs: 1,
-        makes: None,
+        make_wrappers: None,
         suffix: ".tgz".into(),
         user: None,
         ..BuildSettings::default()
@@ -159,9 +159,9 @@ impl World {
         let mut read = || reading.unwrap_or_default();
         let sampler = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
         let build = Build { settings, runner, view, clock: &clock, epoch_ms, control, sources, sampler };
-        let (verdict, plan, journal) = build.run(plan, &times, journal).unwrap();
+        let (outcome, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.finish().unwrap();
-        (verdict, plan)
+        (outcome, plan)
     }
 
     /// What the database says is what the plan says.
@@ -205,12 +205,12 @@ fn killed_builds_resume_and_end() {
         let last = loop {
             let kills = done.get() < 50;
             let effect = |command: &Command| effect(command, &fails, &mut chance.borrow_mut(), kills);
-            let (verdict, now) = world.build(plan.clone(), slots, effect);
+            let (outcome, now) = world.build(plan.clone(), slots, effect);
             world.check(&now);
             let finished = now.counts()[0];
             assert!(finished >= done.get() || kills, "seed {seed}: what was done is not");
             done.set(done.get() + 1);
-            if verdict != BuildOutcome::Interrupted {
+            if outcome != BuildOutcome::Interrupted {
                 break now;
             }
         };
@@ -238,9 +238,9 @@ fn build_without_usable_clients_can_be_resumed() {
     let tree = (text, vec![vec![]; 5]);
     let mut world = World::new(2_000_000);
     world.settings.clients = 1;
-    let (verdict, now) = world.build(plan(&tree), 1, |_| Effect::ends(1, b"No space left on device\n"));
+    let (outcome, now) = world.build(plan(&tree), 1, |_| Effect::ends(1, b"No space left on device\n"));
     assert!(
-        matches!(&verdict, BuildOutcome::Failed { reason: why, .. } if why.starts_with(b"all clients are disabled"))
+        matches!(&outcome, BuildOutcome::Failed { reason: why, .. } if why.starts_with(b"all clients are disabled"))
     );
     world.check(&now);
     let count = |plan: &Plan, state| plan.packages.iter().filter(|it| it.state() == state).count();
@@ -263,11 +263,12 @@ fn unreliable_clients_and_control_requests_lose_nothing() {
         let slots = 1 + random.below(4);
         let (world, random, dice) =
             (World::new(seed + 1_000_000), RefCell::new(random), RefCell::new(Random::new(!seed)));
-        let mut wire =
-            Wire::new(slots, &random, |command: &Command| effect(command, &fails, &mut dice.borrow_mut(), false));
-        let mut guests = Guests::new(&random, &tree.1);
-        let (verdict, now) = world.build_with(plan, &mut wire, &mut guests, Sources::of(&records));
-        assert_ne!(verdict, BuildOutcome::Interrupted, "seed {seed}");
+        let mut runner = UnreliableClients::new(slots, &random, |command: &Command| {
+            effect(command, &fails, &mut dice.borrow_mut(), false)
+        });
+        let mut control_clients = ControlClients::new(&random, &tree.1);
+        let (outcome, now) = world.build_with(plan, &mut runner, &mut control_clients, Sources::of(&records));
+        assert_ne!(outcome, BuildOutcome::Interrupted, "seed {seed}");
         world.check(&now);
         for it in &now.packages {
             assert!(!matches!(it.state(), State::Open | State::Running), "seed {seed}: {} has no end", it.name);
@@ -276,7 +277,7 @@ fn unreliable_clients_and_control_requests_lose_nothing() {
         }
         let store = world.store();
         // Each answer that was believed ended one stage of one attempt, and no other.
-        assert_eq!(store.stages(world.run).unwrap().len(), wire.told, "seed {seed}");
+        assert_eq!(store.stages(world.run).unwrap().len(), runner.told, "seed {seed}");
         let attempts = store.attempts(world.run).unwrap();
         assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some()), "seed {seed}");
         for it in now.all().filter(|&it| now.package(it).state() == State::Done) {
@@ -285,8 +286,8 @@ fn unreliable_clients_and_control_requests_lose_nothing() {
         }
         let edges: Vec<(Package, Package)> = now.all().flat_map(|it| edges(&now, it)).collect();
         assert_eq!(store.edges(world.run).unwrap(), edges, "seed {seed}");
-        retried += guests.answers.iter().filter(|answer| answer.out.ends_with(b" is built again\n")).count();
-        dropped += wire.dropped;
+        retried += control_clients.answers.iter().filter(|answer| answer.out.ends_with(b" is built again\n")).count();
+        dropped += runner.dropped;
     }
     assert!(retried > 50 && dropped > 50, "{retried} were built again, and {dropped} answers were not believed");
 }

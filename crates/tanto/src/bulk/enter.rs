@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_bulk::attempt::layers::{self, Order, Trouble};
+use tanto_bulk::attempt::layers::{self, LayerError, LayerRequest};
 use tanto_exec::sandbox::{self, Entry, SandboxDir};
 
 use crate::invocation::Invocation;
@@ -30,15 +30,15 @@ pub fn run(args: &[Vec<u8>]) -> CommandOutput {
 /// Provides dependencies as layers; a command installs those that have none.
 fn provide(place: &SandboxDir, entry: &Entry, needs: &Path, all: &str) -> i32 {
     let damaged = || io::Error::other("the list of dependencies is malformed");
-    let order = fs::read_to_string(needs).and_then(|text| Order::read(&text).ok_or_else(damaged));
-    match order.map_err(Trouble::Machine).and_then(|order| layers::provide(place, &order)) {
+    let request = fs::read_to_string(needs).and_then(|text| LayerRequest::read(&text).ok_or_else(damaged));
+    match request.map_err(LayerError::Io).and_then(|request| layers::provide(place, &request)) {
         Ok(None) => sandbox::report_success(place),
         Ok(Some(line)) => sandbox::enter(place, entry, &line),
-        Err(Trouble::Odd(why)) => {
+        Err(LayerError::Unsupported(why)) => {
             println!("tanto: pkg_add installs everything: {why}");
             sandbox::enter(place, entry, all)
         }
-        Err(Trouble::Machine(error)) => sandbox::report_fault(place, &error),
+        Err(LayerError::Io(error)) => sandbox::report_fault(place, &error),
     }
 }
 

@@ -149,7 +149,7 @@ fn only_names_are_names() {
     assert!(i64::try_from(place(Path::new("a"))).is_ok());
 }
 
-/// Waits for a value. A process that another test forks holds copies of our locks until its exec, also of those that `left`
+/// Waits for a value. A process that another test forks holds copies of our locks until its exec, also of those that `leftovers`
 /// has just released.
 fn soon<T>(value: impl Fn() -> Option<T>) -> T {
     let began = Instant::now();
@@ -173,32 +173,32 @@ fn what_nobody_makes_any_more_is_found() {
         place.write(name, "whole");
     }
     std::os::unix::fs::symlink(place.at("a.7.new"), place.at(".tanto-link.new")).unwrap();
-    let found = || left(place.path()).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    let found = || leftovers(place.path()).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
     assert_eq!(found(), [dead.clone(), other.clone()]);
-    let lives = bring::claim(&other).unwrap();
+    let lives = atomic_move::claim(&other).unwrap();
     soon(|| (found() == std::slice::from_ref(&dead)).then_some(()));
-    assert!(bring::claim(&other).is_err());
-    let taken = soon(|| Some(left(place.path())).filter(|taken| taken.len() == 1));
-    assert!(bring::claim(&dead).is_err(), "who finds it may remove it");
+    assert!(atomic_move::claim(&other).is_err());
+    let taken = soon(|| Some(leftovers(place.path())).filter(|taken| taken.len() == 1));
+    assert!(atomic_move::claim(&dead).is_err(), "who finds it may remove it");
     assert_eq!(taken[0].1.metadata().unwrap().len(), 4);
     drop((taken, lives));
     soon(|| (found() == [dead.clone(), other.clone()]).then_some(()));
-    assert_eq!(soon(|| bring::claim(&other).ok()).metadata().unwrap().len(), 0, "it is made anew");
-    assert!(left(&place.at("none")).is_empty());
+    assert_eq!(soon(|| atomic_move::claim(&other).ok()).metadata().unwrap().len(), 0, "it is made anew");
+    assert!(leftovers(&place.at("none")).is_empty());
 }
 
 #[test]
 fn nobody_takes_for_a_remnant_what_is_on_its_way() {
     let place = Scratch::new("distfiles-way");
     place.write("from", "whole");
-    let new = place.at(&bring::new_name("x"));
-    let file = bring::bring(&place.at("from"), &new, true).unwrap();
-    assert!(new.exists() && left(place.path()).is_empty());
+    let new = place.at(&atomic_move::temp_name("x"));
+    let file = atomic_move::move_file(&place.at("from"), &new, true).unwrap();
+    assert!(new.exists() && leftovers(place.path()).is_empty());
     drop(file);
-    soon(|| (left(place.path()).len() == 1).then_some(()));
+    soon(|| (leftovers(place.path()).len() == 1).then_some(()));
     // What others can write to is copied.
     fs::hard_link(&new, place.at("other")).unwrap();
-    let copy = bring::bring(&new, &place.at("copy"), true).unwrap();
+    let copy = atomic_move::move_file(&new, &place.at("copy"), true).unwrap();
     assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o777, 0o644);
     assert_eq!(fs::read_to_string(place.at("copy")).unwrap(), "whole");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3, "nothing else is left of it");

@@ -83,7 +83,10 @@ mod tests {
             (url("a.tgz"), url("sub/b.tgz"), urls.len()),
             (Some("http://x/a.tgz"), Some("http://x/?f=b&v=1"), 2)
         );
-        assert!(crate::attempt::distfiles::bring::files(place.path()).unwrap().is_empty(), "neither is a distfile");
+        assert!(
+            crate::attempt::distfiles::atomic_move::files(place.path()).unwrap().is_empty(),
+            "neither is a distfile"
+        );
     }
 
     #[test]

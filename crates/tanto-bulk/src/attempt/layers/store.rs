@@ -1,7 +1,7 @@
-//! Where layers are kept: each whole or not at all, under a limit, the one first out that was not used for longest. Several
-//! processes use it at the same time. Does not know what is in a layer.
+//! Stores layers in a directory with a size limit, atomically; evicts the least recently used ones. Several processes use it
+//! at the same time.
 //!
-//! Layers do not outlive the machine's run: what was written may be gone when its power was.
+//! A store is discarded after a reboot, because layers are not synced to the disk.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -17,44 +17,43 @@ use sha2::{Digest, Sha256};
 use tanto_sys::fs::lock;
 use tanto_sys::process::pid_identity::boot_id;
 
-use super::facts::Facts;
-use super::{Ground, Trouble};
+use super::package_info::PackageInfo;
+use super::{InstallRoot, LayerError};
 
-/// The layers of a build.
+/// A store of layers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Store {
+pub struct LayerStore {
     dir: PathBuf,
-    ground: Ground,
-    /// In bytes; 0: none.
+    root: InstallRoot,
+    /// Bytes; 0: unlimited.
     limit: u64,
 }
 
-/// What one who composes layers uses.
-pub(super) struct Held {
+/// The layers in use by one package, which are not evicted.
+pub(super) struct LayerPins {
     file: PathBuf,
 }
 
-impl Held {
-    /// These stay.
-    pub fn more(&self, store: &Store, names: &[&str]) -> io::Result<()> {
+impl LayerPins {
+    /// Pins more layers.
+    pub fn add(&self, store: &LayerStore, names: &[&str]) -> io::Result<()> {
         let _lock = store.lock()?;
         OpenOptions::new().append(true).open(&self.file)?.write_all((names.join("\n") + "\n").as_bytes())
     }
 }
 
-const FACTS: &str = "facts";
-/// So much of the limit is used after others had to go.
-const KEPT_OF_8: u64 = 7;
+const INFO: &str = "info";
+/// Eighths of the limit that remain used after an eviction.
+const KEPT_EIGHTHS: u64 = 7;
 
-impl Store {
-    /// The store in this directory, for what is installed there, with so many bytes; 0: any number.
-    pub fn new(dir: impl Into<PathBuf>, ground: Ground, limit: u64) -> Store {
-        Store { dir: dir.into(), ground, limit }
+impl LayerStore {
+    /// `limit`: bytes; 0: unlimited.
+    pub fn new(dir: impl Into<PathBuf>, root: InstallRoot, limit: u64) -> LayerStore {
+        LayerStore { dir: dir.into(), root, limit }
     }
 
-    /// Where packages are installed.
-    pub fn ground(&self) -> &Ground {
-        &self.ground
+    pub fn root(&self) -> &InstallRoot {
+        &self.root
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -65,9 +64,10 @@ impl Store {
         self.limit
     }
 
-    /// Makes the store, or what a build has left of it, fit to use. Nobody uses it yet.
+    /// Creates the store, or prepares that of an earlier build. No process may use it yet.
     pub fn begin(&self) -> io::Result<()> {
-        let made = format!("1\n{}{}", self.ground.key(), boot_id());
+        let InstallRoot { prefix, pkgdb, as_user } = &self.root;
+        let made = format!("2\n{}\n{}\n{as_user}\n{}", prefix.display(), pkgdb.display(), boot_id());
         if fs::read(self.dir.join("made")).ok().as_deref() != Some(made.as_bytes()) && self.dir.exists() {
             fs::remove_dir_all(&self.dir)?;
         }
@@ -77,35 +77,34 @@ impl Store {
         }
         fs::create_dir_all(self.dir.join("layers"))?;
         fs::write(self.dir.join("made"), made)?;
-        self.make_room()
+        self.evict()
     }
 
-    /// A layer's place.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join("layers").join(name)
     }
 
-    /// Who is known by `own`, as long as that is there, says from now on which layers are used.
-    pub(super) fn hold(&self, own: &Path) -> io::Result<Held> {
-        let own = own.as_os_str().as_bytes();
-        let held = Held { file: self.dir.join("users").join(hex(own)) };
+    /// Starts to pin layers for the package with the directory `private`. The pins end when that is removed.
+    pub(super) fn pin(&self, private: &Path) -> io::Result<LayerPins> {
+        let private = private.as_os_str().as_bytes();
+        let pins = LayerPins { file: self.dir.join("users").join(hex(private)) };
         let _lock = self.lock()?;
-        fs::write(&held.file, [own, b"\n"].concat())?;
-        Ok(held)
+        fs::write(&pins.file, [private, b"\n"].concat())?;
+        Ok(pins)
     }
 
-    /// What is known of a layer. It is made if it is not there: in an empty directory, which then becomes the layer.
+    /// Returns the information about a layer. If it is missing, `make` fills an empty directory, which becomes the layer.
     pub(super) fn layer(
         &self,
         name: &str,
-        make: impl FnOnce(&Path) -> Result<Facts, Trouble>,
-    ) -> Result<Facts, Trouble> {
+        make: impl FnOnce(&Path) -> Result<PackageInfo, LayerError>,
+    ) -> Result<PackageInfo, LayerError> {
         let place = self.path(name);
-        match fs::read(place.join(FACTS)) {
+        match fs::read(place.join(INFO)) {
             Ok(text) => {
-                if let Some(facts) = Facts::read(&text) {
+                if let Some(info) = PackageInfo::read(&text) {
                     let _ = File::open(&place).and_then(|dir| dir.set_modified(SystemTime::now()));
-                    return Ok(facts);
+                    return Ok(info);
                 }
                 self.discard(&place)?;
             }
@@ -114,23 +113,23 @@ impl Store {
         }
         let new = self.unused("new");
         make_dir(&new)?;
-        let made = make(&new).and_then(|facts| self.keep(&new, &place, &facts).map(|()| facts).map_err(Trouble::from));
+        let made = make(&new).and_then(|info| self.keep(&new, &place, &info).map(|()| info).map_err(LayerError::from));
         made.inspect_err(|_| drop(remove(&new)))
     }
 
-    fn keep(&self, new: &Path, place: &Path, facts: &Facts) -> io::Result<()> {
-        fs::write(new.join(FACTS), facts.text())?;
+    fn keep(&self, new: &Path, place: &Path, info: &PackageInfo) -> io::Result<()> {
+        fs::write(new.join(INFO), info.text())?;
         match fs::rename(new, place) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty) => {
                 remove(new)
             }
             Err(error) => Err(error),
-            Ok(()) => self.account(facts.bytes),
+            Ok(()) => self.account(info.bytes),
         }
     }
 
-    /// Notes that there is more.
+    /// Adds to the total, and evicts layers above the limit.
     fn account(&self, bytes: u64) -> io::Result<()> {
         let total = {
             let _lock = self.lock()?;
@@ -140,11 +139,11 @@ impl Store {
             fs::write(path, total.to_string())?;
             total
         };
-        if self.limit > 0 && total > self.limit { self.make_room() } else { Ok(()) }
+        if self.limit > 0 && total > self.limit { self.evict() } else { Ok(()) }
     }
 
-    /// Counts what there is. If it is too much, those go that nobody uses, from the one on that was last used first.
-    fn make_room(&self) -> io::Result<()> {
+    /// Computes the total. Above the limit, evicts layers that are not pinned, least recently used first.
+    fn evict(&self) -> io::Result<()> {
         let gone = self.unused("gone");
         {
             let _lock = self.lock()?;
@@ -153,9 +152,9 @@ impl Store {
             if self.limit > 0 && total > self.limit {
                 layers.sort_unstable_by_key(|layer| layer.used);
                 fs::create_dir(&gone)?;
-                let held = self.held()?;
-                let enough = self.limit / 8 * KEPT_OF_8;
-                for layer in layers.iter().filter(|layer| !held.contains(&layer.name)) {
+                let pinned = self.pinned()?;
+                let enough = self.limit / 8 * KEPT_EIGHTHS;
+                for layer in layers.iter().filter(|layer| !pinned.contains(&layer.name)) {
                     if total <= enough {
                         break;
                     }
@@ -168,30 +167,30 @@ impl Store {
         remove(&gone)
     }
 
-    fn layers(&self) -> io::Result<Vec<Kept>> {
+    fn layers(&self) -> io::Result<Vec<StoredLayer>> {
         let mut layers = Vec::new();
         for entry in fs::read_dir(self.dir.join("layers"))? {
             let entry = entry?;
-            let facts = fs::read(entry.path().join(FACTS)).ok().and_then(|text| Facts::read(&text));
+            let info = fs::read(entry.path().join(INFO)).ok().and_then(|text| PackageInfo::read(&text));
             let used = entry.metadata()?.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            layers.push(Kept { name: entry.file_name(), used, bytes: facts.map_or(0, |facts| facts.bytes) });
+            layers.push(StoredLayer { name: entry.file_name(), used, bytes: info.map_or(0, |info| info.bytes) });
         }
         Ok(layers)
     }
 
-    /// All layers that somebody uses. Whose own place is gone uses none.
-    fn held(&self) -> io::Result<HashSet<OsString>> {
-        let mut held = HashSet::new();
+    /// Returns the pinned layers. Removes pins of packages that have ended.
+    fn pinned(&self) -> io::Result<HashSet<OsString>> {
+        let mut pinned = HashSet::new();
         for entry in fs::read_dir(self.dir.join("users"))? {
             let path = entry?.path();
             let text = fs::read(&path)?;
             let mut lines = text.split(|&byte| byte == b'\n').map(|line| std::ffi::OsStr::from_bytes(line).to_owned());
             match lines.next() {
-                Some(own) if Path::new(&own).exists() => held.extend(lines),
+                Some(private) if Path::new(&private).exists() => pinned.extend(lines),
                 _ => fs::remove_file(&path)?,
             }
         }
-        Ok(held)
+        Ok(pinned)
     }
 
     fn discard(&self, place: &Path) -> io::Result<()> {
@@ -202,7 +201,6 @@ impl Store {
         }
     }
 
-    /// Only one at a time counts, and says what it uses.
     fn lock(&self) -> io::Result<File> {
         const PATIENCE: Duration = Duration::from_secs(1);
         let file = lock::open_lock_file(&self.dir.join("lock"))?;
@@ -210,7 +208,7 @@ impl Store {
         Ok(file)
     }
 
-    /// A path that nobody has.
+    /// Returns an unused path.
     fn unused(&self, kind: &str) -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -218,25 +216,25 @@ impl Store {
     }
 }
 
-struct Kept {
+struct StoredLayer {
     name: OsString,
     used: SystemTime,
     bytes: u64,
 }
 
-/// The layer of a package whose file is like this. A file that is replaced has another.
-pub(super) fn name(package: &str, data: &Metadata) -> String {
+/// Returns the name of a package's layer, which depends on the identity of its file.
+pub(super) fn layer_name(package: &str, data: &Metadata) -> String {
     let (mtime, ctime) = ((data.mtime(), data.mtime_nsec()), (data.ctime(), data.ctime_nsec()));
     let stamp = format!("{} {} {} {mtime:?} {ctime:?}", data.dev(), data.ino(), data.size());
     format!("{package}.{}", &hex(stamp.as_bytes())[..16])
 }
 
-/// 32 letters that stand for some bytes.
+/// Returns a hash of 32 hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes a directory that all may see.
+/// Creates a directory that all users can read.
 pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir(dir)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
@@ -254,35 +252,35 @@ mod tests {
     use super::*;
     use tanto_testing::Scratch;
 
-    fn store(place: &Scratch, limit: u64) -> Store {
-        let ground = Ground { prefix: "/pkg".into(), pkgdb: "/db".into(), as_user: false };
-        let store = Store::new(place.at("layers"), ground, limit);
+    fn store(place: &Scratch, limit: u64) -> LayerStore {
+        let root = InstallRoot { prefix: "/pkg".into(), pkgdb: "/db".into(), as_user: false };
+        let store = LayerStore::new(place.at("layers"), root, limit);
         store.begin().unwrap();
         store
     }
 
-    fn add(store: &Store, name: &str, bytes: u64) -> bool {
+    fn add(store: &LayerStore, name: &str, bytes: u64) -> bool {
         let mut made = false;
-        let facts = Facts { name: name.into(), bytes, ..Facts::default() };
-        let facts = store.layer(name, |dir| {
+        let info = PackageInfo { name: name.into(), bytes, ..PackageInfo::default() };
+        let info = store.layer(name, |dir| {
             made = true;
             fs::write(dir.join("x"), name)?;
-            Ok(facts.clone())
+            Ok(info.clone())
         });
-        assert_eq!(facts.unwrap().name, name.as_bytes());
-        // Which was used last is told by times.
+        assert_eq!(info.unwrap().name, name.as_bytes());
+        // The order of use is that of times.
         std::thread::sleep(Duration::from_millis(15));
         made
     }
 
-    fn there(store: &Store) -> Vec<String> {
+    fn there(store: &LayerStore) -> Vec<String> {
         let mut names: Vec<_> = store.layers().unwrap().into_iter().map(|it| it.name.into_string().unwrap()).collect();
         names.sort();
         names
     }
 
     #[test]
-    fn a_layer_is_made_once_and_whole() {
+    fn layers_are_made_once_and_atomically() {
         let place = Scratch::new("layers-once");
         let store = store(&place, 0);
         assert!(add(&store, "a", 10) && !add(&store, "a", 10));
@@ -290,31 +288,31 @@ mod tests {
             fs::write(dir.join("x"), "half")?;
             Err(io::Error::from_raw_os_error(28).into())
         });
-        assert!(matches!(failed, Err(Trouble::Machine(_))) && there(&store) == ["a"]);
-        assert_eq!(fs::read_dir(place.at("layers/new")).unwrap().count(), 0, "half a layer is there");
-        // What is damaged is made anew.
-        fs::write(place.at("layers/layers/a/facts"), "tanto layer 1\n").unwrap();
+        assert!(matches!(failed, Err(LayerError::Io(_))) && there(&store) == ["a"]);
+        assert_eq!(fs::read_dir(place.at("layers/new")).unwrap().count(), 0, "an incomplete layer remains");
+        // Damaged layers are made again.
+        fs::write(place.at("layers/layers/a/info"), "tanto layer 1\n").unwrap();
         assert!(add(&store, "a", 10));
     }
 
     #[test]
-    fn two_make_the_same_at_the_same_time() {
+    fn concurrent_makers_of_a_layer_agree() {
         let place = Scratch::new("layers-both");
         let store = store(&place, 0);
-        let facts = store.layer("a", |_| {
+        let info = store.layer("a", |_| {
             assert!(add(&store, "a", 1));
-            Ok(Facts { name: b"a".to_vec(), ..Facts::default() })
+            Ok(PackageInfo { name: b"a".to_vec(), ..PackageInfo::default() })
         });
-        assert!(facts.is_ok() && there(&store) == ["a"] && place.at("layers/layers/a/x").exists());
+        assert!(info.is_ok() && there(&store) == ["a"] && place.at("layers/layers/a/x").exists());
         assert_eq!(fs::read_dir(place.at("layers/new")).unwrap().count(), 0);
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_unless_somebody_uses_it() {
+    fn least_recently_used_layers_are_evicted_unless_pinned() {
         let place = Scratch::new("layers-limit");
         let store = store(&place, 110);
         place.write("slot/x", "");
-        store.hold(&place.at("slot")).unwrap().more(&store, &["a"]).unwrap();
+        store.pin(&place.at("slot")).unwrap().add(&store, &["a"]).unwrap();
         for name in ["a", "b", "c"] {
             assert!(add(&store, name, 30));
         }
@@ -331,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_build_left_half_is_removed_and_the_rest_is_used() {
+    fn only_complete_layers_of_a_killed_build_are_reused() {
         let place = Scratch::new("layers-again");
         let store = store(&place, 0);
         add(&store, "a", 30);
@@ -340,17 +338,17 @@ mod tests {
         store.begin().unwrap();
         assert_eq!((there(&store), fs::read(place.at("layers/total")).unwrap()), (vec!["a".into()], b"30".to_vec()));
         assert!(!place.at("layers/new/1-1").exists());
-        let elsewhere = Ground { prefix: "/other".into(), ..store.ground.clone() };
-        let other = Store::new(place.at("layers"), elsewhere, 0);
+        let elsewhere = InstallRoot { prefix: "/other".into(), ..store.root.clone() };
+        let other = LayerStore::new(place.at("layers"), elsewhere, 0);
         other.begin().unwrap();
         assert_eq!(there(&other), [""; 0]);
     }
 
     #[test]
-    fn a_file_that_is_replaced_has_another_layer() {
+    fn replaced_file_has_another_layer() {
         let place = Scratch::new("layers-name");
         place.write("a", "x");
-        let name = || name("lib-1", &fs::metadata(place.at("a")).unwrap());
+        let name = || layer_name("lib-1", &fs::metadata(place.at("a")).unwrap());
         let first = name();
         assert_eq!(name(), first);
         place.write("b", "x");

@@ -1,4 +1,4 @@
-//! Layers of packages that are made here, seen as a mount would show them. Real mounts are in `tests/bulk/layers.py`.
+//! Tests of layers, combined as an overlay mount would. `tests/bulk/layers.py` tests real mounts.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,10 +8,9 @@ use tanto_testing::{Random, Scratch};
 use super::*;
 use crate::package::archive::tests::{ended, file, link};
 
-/// A tree of packages.
 struct Tree {
     place: Scratch,
-    ground: Ground,
+    root: InstallRoot,
 }
 
 impl Tree {
@@ -20,17 +19,17 @@ impl Tree {
         for dir in ["packages", "slots", "kit"] {
             fs::create_dir(place.at(dir)).unwrap();
         }
-        let ground = Ground { prefix: "/pkg".into(), pkgdb: pkgdb.into(), as_user: false };
-        let tree = Tree { place, ground };
+        let root = InstallRoot { prefix: "/pkg".into(), pkgdb: pkgdb.into(), as_user: false };
+        let tree = Tree { place, root };
         tree.store().begin().unwrap();
         tree
     }
 
-    fn store(&self) -> Store {
-        Store::new(self.place.at("layers"), self.ground.clone(), 0)
+    fn store(&self) -> LayerStore {
+        LayerStore::new(self.place.at("layers"), self.root.clone(), 0)
     }
 
-    /// A package with these lines in its list, and these members.
+    /// Adds a package with these lines in its packing list and these members.
     fn add(&self, name: &str, lines: &str, members: Vec<Vec<u8>>) {
         let contents = format!("@name {name}\n@cwd /pkg\n{lines}");
         let meta = [file("+CONTENTS", contents.as_bytes()), file("+COMMENT", b"a package\n")];
@@ -40,60 +39,59 @@ impl Tree {
 
     fn lowest(&self) -> (PathBuf, PathBuf) {
         let kit = self.place.at("kit");
-        (kit.join("pkg"), kit.join(self.ground.pkgdb.strip_prefix("/").unwrap()))
+        (kit.join("pkg"), kit.join(self.root.pkgdb.strip_prefix("/").unwrap()))
     }
 
-    fn compose(&self, named: &[&str], deeper: &[&str]) -> Result<Composed, Trouble> {
-        let own = self.place.at(&format!("slots/{}", named.join("-").len()));
-        let _ = fs::remove_dir_all(&own);
-        fs::create_dir(&own).unwrap();
+    fn compose(&self, direct: &[&str], indirect: &[&str]) -> Result<LayerStack, LayerError> {
+        let private = self.place.at(&format!("slots/{}", direct.join("-").len()));
+        let _ = fs::remove_dir_all(&private);
+        fs::create_dir(&private).unwrap();
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let needs = Needs {
-            named: owned(named),
-            deeper: owned(deeper),
+        let dependencies = Dependencies {
+            direct: owned(direct),
+            indirect: owned(indirect),
             packages: self.place.at("packages"),
             suffix: ".tgz".into(),
             pkg_add: String::new(),
         };
         let (prefix, db) = self.lowest();
-        compose(&self.store(), &needs, (&prefix, &db), &own)
+        compose(&self.store(), &dependencies, (&prefix, &db), &private)
     }
 
-    fn odd(&self, named: &[&str]) -> String {
-        match self.compose(named, &[]) {
-            Err(Trouble::Odd(why)) => why,
+    fn unsupported(&self, direct: &[&str]) -> String {
+        match self.compose(direct, &[]) {
+            Err(LayerError::Unsupported(why)) => why,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Why a package is left to pkg_add.
-    fn through(&self, name: &str) -> Option<String> {
+    fn needs_pkg_add(&self, name: &str) -> Option<String> {
         let composed = self.compose(&[name], &[]).unwrap();
         let layer = fs::read_dir(self.place.at("layers/layers")).unwrap().map(|entry| entry.unwrap().path());
         let layer =
             layer.into_iter().find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(name)).unwrap();
-        let facts = Facts::read(&fs::read(layer.join("facts")).unwrap()).unwrap();
-        assert_eq!(facts.through.is_some(), composed.scripted.iter().any(|it| it.name == name));
-        assert!(facts.through.is_none() || fs::read_dir(&layer).unwrap().count() == 1, "nothing is left of it");
-        facts.through
+        let info = PackageInfo::read(&fs::read(layer.join("info")).unwrap()).unwrap();
+        assert_eq!(info.needs_pkg_add.is_some(), composed.needs_pkg_add.iter().any(|it| it.name == name));
+        assert!(info.needs_pkg_add.is_none() || fs::read_dir(&layer).unwrap().count() == 1, "its layer is empty");
+        info.needs_pkg_add
     }
 }
 
-/// What directories show, the first uppermost: modes, and contents or links. Directories have no content.
-fn seen(lowers: &[PathBuf]) -> BTreeMap<String, (u32, String)> {
+/// Returns modes, and contents or link targets, by path. The first directory is uppermost.
+fn overlay(lowers: &[PathBuf]) -> BTreeMap<String, (u32, String)> {
     let mut all = BTreeMap::new();
-    lowers.iter().rev().for_each(|lower| look(lower, "", &mut all));
+    lowers.iter().rev().for_each(|lower| add_entries(lower, "", &mut all));
     all
 }
 
-fn look(dir: &Path, at: &str, all: &mut BTreeMap<String, (u32, String)>) {
+fn add_entries(dir: &Path, at: &str, all: &mut BTreeMap<String, (u32, String)>) {
     for entry in fs::read_dir(dir).into_iter().flatten() {
         let entry = entry.unwrap();
         let data = entry.metadata().unwrap();
         let name = format!("{at}{}", entry.file_name().to_str().unwrap());
         let mode = data.permissions().mode() & 0o7777;
         if data.is_dir() {
-            look(&entry.path(), &format!("{name}/"), all);
+            add_entries(&entry.path(), &format!("{name}/"), all);
             all.insert(name, (mode, String::new()));
         } else if data.is_symlink() {
             all.insert(name, (0, fs::read_link(entry.path()).unwrap().to_str().unwrap().into()));
@@ -104,7 +102,7 @@ fn look(dir: &Path, at: &str, all: &mut BTreeMap<String, (u32, String)>) {
 }
 
 #[test]
-fn a_set_is_seen_as_pkg_add_would_leave_it() {
+fn layers_match_an_installation_by_pkg_add() {
     for (pkgdb, at) in [("/db", ""), ("/pkg/lib/db", "lib/db/")] {
         let tree = Tree::new(pkgdb);
         tree.add(
@@ -118,10 +116,10 @@ fn a_set_is_seen_as_pkg_add_would_leave_it() {
         tree.place.write(&format!("{kit}/kit-1/+REQUIRED_BY"), "other-1\n");
         tree.place.write(&format!("{kit}/pkgdb.byfile.db"), "");
         let composed = tree.compose(&["app-2"], &["lib-1"]).unwrap();
-        assert_eq!(composed.scripted, []);
+        assert_eq!(composed.needs_pkg_add, []);
         assert_eq!(composed.pkgdb.is_empty(), !at.is_empty());
-        let prefix = seen(&composed.prefix);
-        let db = if at.is_empty() { seen(&composed.pkgdb) } else { prefix.clone() };
+        let prefix = overlay(&composed.prefix);
+        let db = if at.is_empty() { overlay(&composed.pkgdb) } else { prefix.clone() };
         let of = |map: &BTreeMap<String, (u32, String)>, name: &str| map.get(name).cloned().unwrap_or_default();
         let text = |text: &str| text.to_owned();
         assert_eq!(of(&prefix, "lib/a"), (0o644, text("text")));
@@ -148,78 +146,73 @@ fn a_set_is_seen_as_pkg_add_would_leave_it() {
             ("/pkg/lib/c", "lib-1"),
             ("/pkg/var/own", "@pkgdir lib-1 app-2"),
         ];
-        assert!(byfile::tests::all(&byfile).iter().map(|(key, value)| (&**key, &**value)).eq(expected));
+        assert!(btree::tests::entries(&byfile).iter().map(|(key, value)| (&**key, &**value)).eq(expected));
     }
 }
 
 #[test]
-fn who_runs_a_script_is_left_to_pkg_add() {
+fn packages_with_scripts_need_pkg_add() {
     let tree = Tree::new("/db");
     tree.add("lib-1", "lib/a\n", vec![file("lib/a", b"")]);
     tree.add("scripted-1", "@pkgdep lib\nbin/x\n", vec![file("+INSTALL", b"#!/bin/sh\n"), file("bin/x", b"")]);
     tree.add("user-1", "@pkgdep scripted\nbin/y\n", vec![file("bin/y", b"")]);
     let composed = tree.compose(&["user-1"], &["lib-1", "scripted-1"]).unwrap();
-    let scripted = Scripted { name: "scripted-1".into(), automatic: true, needed_by: vec!["user-1".into()] };
-    assert_eq!(composed.scripted, [scripted]);
-    let (prefix, db) = (seen(&composed.prefix), seen(&composed.pkgdb));
+    let needs_pkg_add = NeedsPkgAdd { name: "scripted-1".into(), automatic: true, needed_by: vec!["user-1".into()] };
+    assert_eq!(composed.needs_pkg_add, [needs_pkg_add]);
+    let (prefix, db) = (overlay(&composed.prefix), overlay(&composed.pkgdb));
     assert!(prefix.contains_key("bin/y") && !prefix.contains_key("bin/x"));
-    assert!(!db.keys().any(|name| name.starts_with("scripted")), "pkg_add would take it for installed");
+    assert!(!db.keys().any(|name| name.starts_with("scripted")), "pkg_add would consider it installed");
     assert!(!db.contains_key("lib-1/+REQUIRED_BY"), "pkg_add adds that line");
 }
 
 #[test]
-fn what_is_odd_is_left_to_pkg_add_and_leads_nowhere() {
+fn unusual_packages_need_pkg_add_and_write_nowhere() {
     let tree = Tree::new("/db");
     fs::create_dir(tree.place.at("outside")).unwrap();
     let outside = tree.place.at("outside").to_str().unwrap().to_owned();
     let x = |path: &str| file(path, b"x");
-    let odd = [
-        ("up-1", "../x\n".into(), vec![x("../x")], "it has a file whose name makes no sense"),
-        (
-            "abs-1",
-            format!("{outside}/x\n"),
-            vec![x(&format!("{outside}/x"))],
-            "it has a file whose name makes no sense",
-        ),
-        ("dots-1", "a/./x\n".into(), vec![x("a/./x")], "it has a file whose name makes no sense"),
-        ("through-1", "a\na/x\n".into(), vec![link("a", 2, &outside), x("a/x")], "its files are in each other's way"),
-        ("twice-1", "x\nx\n".into(), vec![x("x"), x("x")], "its files are in each other's way"),
-        ("hard-1", "x\n".into(), vec![link("x", 1, "/etc/passwd")], "it has a link to what is not its own"),
-        ("other-1", "y\n".into(), vec![x("x")], "its files are not those that it names"),
-        ("more-1", "x\n".into(), vec![x("x"), x("y")], "it has files that it does not name"),
-        ("less-1", "x\ny\n".into(), vec![x("x")], "its files are not those that it names"),
-        ("dir-1", "@pkgdir ../x\n".into(), vec![], "it has a file whose name makes no sense"),
-        ("mode-1", "@mode 0444\nx\n".into(), vec![x("x")], "it says in words whose its files are"),
-        ("exec-1", "x\n@exec true\n".into(), vec![x("x")], "it runs a script when it is installed"),
-        ("cwd-1", "@cwd /other\nx\n".into(), vec![x("x")], "it is installed in another prefix"),
+    let packages = [
+        ("up-1", "../x\n".into(), vec![x("../x")], "it has a malformed path"),
+        ("abs-1", format!("{outside}/x\n"), vec![x(&format!("{outside}/x"))], "it has a malformed path"),
+        ("dots-1", "a/./x\n".into(), vec![x("a/./x")], "it has a malformed path"),
+        ("through-1", "a\na/x\n".into(), vec![link("a", 2, &outside), x("a/x")], "conflicting entries in the package"),
+        ("twice-1", "x\nx\n".into(), vec![x("x"), x("x")], "conflicting entries in the package"),
+        ("hard-1", "x\n".into(), vec![link("x", 1, "/etc/passwd")], "it has a hard link to another package's file"),
+        ("other-1", "y\n".into(), vec![x("x")], "its files differ from its packing list"),
+        ("more-1", "x\n".into(), vec![x("x"), x("y")], "it has files outside its packing list"),
+        ("less-1", "x\ny\n".into(), vec![x("x")], "its files differ from its packing list"),
+        ("dir-1", "@pkgdir ../x\n".into(), vec![], "it has a malformed path"),
+        ("mode-1", "@mode 0444\nx\n".into(), vec![x("x")], "it sets modes or owners of files"),
+        ("exec-1", "x\n@exec true\n".into(), vec![x("x")], "it has an install script"),
+        ("cwd-1", "@cwd /other\nx\n".into(), vec![x("x")], "it has another prefix"),
     ];
-    for (name, lines, members, why) in odd {
+    for (name, lines, members, why) in packages {
         tree.add(name, &lines, members);
-        assert_eq!(tree.through(name).as_deref(), Some(why), "{name}");
+        assert_eq!(tree.needs_pkg_add(name).as_deref(), Some(why), "{name}");
     }
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     tree.add("even-1", "@mode\nx\n", vec![x("x")]);
-    assert_eq!(tree.through("even-1"), None);
+    assert_eq!(tree.needs_pkg_add("even-1"), None);
 }
 
 #[test]
-fn packages_in_each_others_way_are_left_to_pkg_add() {
+fn conflicting_packages_are_unsupported() {
     let tree = Tree::new("/db");
     tree.add("one-1", "lib\n", vec![link("lib", 2, "lib64")]);
     tree.add("two-1", "lib/x\n", vec![file("lib/x", b"")]);
     tree.add("three-1", "lib/x\n", vec![file("lib/x", b"")]);
-    assert_eq!(tree.odd(&["one-1", "two-1"]), "lib is a directory, and a file of one-1");
-    assert_eq!(tree.odd(&["two-1", "three-1"]), "two-1 and three-1 both have lib/x");
-    assert_eq!(tree.odd(&["four-1"]), "there is no package of four-1");
+    assert_eq!(tree.unsupported(&["one-1", "two-1"]), "lib is a directory, and also a file of one-1");
+    assert_eq!(tree.unsupported(&["two-1", "three-1"]), "two-1 and three-1 both have lib/x");
+    assert_eq!(tree.unsupported(&["four-1"]), "there is no package of four-1");
     fs::create_dir(tree.place.at("kit/pkg")).unwrap();
     std::os::unix::fs::symlink("x", tree.place.at("kit/pkg/lib")).unwrap();
-    assert_eq!(tree.odd(&["two-1"]), "lib is no directory in the bootstrap kit");
+    assert_eq!(tree.unsupported(&["two-1"]), "lib is not a directory in the bootstrap kit");
     tree.place.write("packages/bad-1.tgz", "no package at all");
-    assert!(tree.odd(&["bad-1"]).ends_with("bad-1.tgz: the package is truncated"));
+    assert!(tree.unsupported(&["bad-1"]).ends_with("bad-1.tgz: the package is truncated"));
 }
 
 #[test]
-fn many_packages_come_in_groups_that_others_share() {
+fn similar_sets_share_groups_of_layers() {
     let tree = Tree::new("/pkg/db");
     let mut random = Random::new(1);
     let names: Vec<String> = (0..60).map(|number| format!("p{number}-1")).collect();
@@ -231,15 +224,15 @@ fn many_packages_come_in_groups_that_others_share() {
             vec![file(&format!("d{}/{name}", number % 7), b"")],
         );
     }
-    let named: Vec<&str> = names.iter().map(String::as_str).collect();
-    let composed = tree.compose(&named, &[]).unwrap();
-    assert!((4..=groups::MOST + 1).contains(&composed.prefix.len()), "{}", composed.prefix.len());
-    let files = seen(&composed.prefix);
+    let direct: Vec<&str> = names.iter().map(String::as_str).collect();
+    let composed = tree.compose(&direct, &[]).unwrap();
+    assert!((4..=groups::MAX_GROUPS + 1).contains(&composed.prefix.len()), "{}", composed.prefix.len());
+    let files = overlay(&composed.prefix);
     assert!((0..60).all(|it| files.contains_key(&format!("d{}/p{it}-1", it % 7))
         && files.contains_key(&format!("db/p{it}-1/+CONTENTS"))));
-    // One less: most groups are the same.
-    let fewer = tree.compose(&named[..59], &[]).unwrap();
+    // Without one package, most groups are the same.
+    let fewer = tree.compose(&direct[..59], &[]).unwrap();
     let other = fewer.prefix.iter().skip(1).filter(|layer| !composed.prefix.contains(layer)).count();
     assert!(other <= 1, "{other} of {}", fewer.prefix.len());
-    assert_eq!(seen(&fewer.prefix).keys().filter(|name| name.ends_with("-1")).count(), 2 * 59);
+    assert_eq!(overlay(&fewer.prefix).keys().filter(|name| name.ends_with("-1")).count(), 2 * 59);
 }

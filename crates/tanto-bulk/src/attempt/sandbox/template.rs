@@ -31,7 +31,7 @@ const MOST_PARTS: usize = 256;
 
 /// How a template is looked at.
 #[derive(Clone, Copy)]
-pub(super) struct Manner<'a> {
+pub(super) struct MountPolicy<'a> {
     /// The template.
     pub(super) root: &'a Path,
     /// Directories that lie above its own.
@@ -54,7 +54,7 @@ pub(super) struct Manner<'a> {
     pub(super) overlays: bool,
 }
 
-impl Manner<'_> {
+impl MountPolicy<'_> {
     /// What is seen of the template, and what comes in the place of the rest.
     pub(super) fn mounts(&self) -> io::Result<Vec<Mount>> {
         let within = mounted_below(self.root)?;
@@ -295,7 +295,7 @@ mod tests {
         symlink("bin", place.at("system/usr/sbin")).unwrap();
         let private = ["/usr/pkg", "/usr/local/work/deep", "/opt"].map(PathBuf::from);
         let (root, var) = (place.at("system"), place.at("var"));
-        let manner = Manner {
+        let policy = MountPolicy {
             root: &root,
             kit: None,
             var: &var,
@@ -307,8 +307,8 @@ mod tests {
             written: true,
             overlays: true,
         };
-        let shown = |manner: &Manner<'_>| {
-            let mounts = manner.mounts().unwrap();
+        let shown = |policy: &MountPolicy<'_>| {
+            let mounts = policy.mounts().unwrap();
             let of_template = mounts.iter().filter(|it| it.at.starts_with("/usr") || it.at.starts_with("/opt"));
             let mut shown: Vec<String> =
                 of_template.map(|it| format!("{} {:?}", it.at.display(), it.kind).replace(place.text(), "")).collect();
@@ -321,15 +321,15 @@ mod tests {
             r#"/usr/local/y ReadOnlyEntry("/system/usr/local/y")"#,
             r#"/usr/sbin Symlink("bin")"#,
         ];
-        assert_eq!(shown(&manner), parts);
-        assert_eq!(shown(&Manner { overlays: false, ..manner }), parts);
-        assert_eq!(shown(&Manner { kind: SandboxKind::Overlay, written: false, ..manner }), parts);
+        assert_eq!(shown(&policy), parts);
+        assert_eq!(shown(&MountPolicy { overlays: false, ..policy }), parts);
+        assert_eq!(shown(&MountPolicy { kind: SandboxKind::Overlay, written: false, ..policy }), parts);
         let layered = [r#"/opt Overlay(["/system/opt"])"#, r#"/usr Overlay(["/system/usr"])"#];
-        assert_eq!(shown(&Manner { kind: SandboxKind::Overlay, ..manner }), layered);
+        assert_eq!(shown(&MountPolicy { kind: SandboxKind::Overlay, ..policy }), layered);
         for number in 0..MOST_PARTS {
             place.write(&format!("system/usr/local/{number}"), "");
         }
-        assert_eq!(shown(&manner), [r#"/usr Overlay(["/system/usr"])"#], "so many are shown as a whole");
+        assert_eq!(shown(&policy), [r#"/usr Overlay(["/system/usr"])"#], "so many are shown as a whole");
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
         }
         let points = ["/usr/pkg", "/opt/tree"].map(PathBuf::from);
         let (root, kit, var) = (place.at("root"), place.at("kit"), place.at("var"));
-        let manner = Manner {
+        let policy = MountPolicy {
             root: &root,
             kit: Some(&kit),
             var: &var,
@@ -352,20 +352,20 @@ mod tests {
             written: true,
             overlays: true,
         };
-        let layers = |manner: &Manner<'_>| {
-            let mounts = manner.mounts().unwrap();
+        let layers = |policy: &MountPolicy<'_>| {
+            let mounts = policy.mounts().unwrap();
             let is_layer =
                 |at: &str| mounts.iter().any(|it| it.at == Path::new(at) && matches!(it.kind, MountKind::Overlay(_)));
             ["/etc", "/opt", "/usr"].map(is_layer)
         };
-        assert_eq!(layers(&manner), [true, true, true]);
+        assert_eq!(layers(&policy), [true, true, true]);
         // The kit has something of its own in one, and in another a place has to be made.
-        assert_eq!(layers(&Manner { written: false, ..manner }), [true, true, false]);
-        let bound = Manner { kind: SandboxKind::Bind, ..manner };
+        assert_eq!(layers(&MountPolicy { written: false, ..policy }), [true, true, false]);
+        let bound = MountPolicy { kind: SandboxKind::Bind, ..policy };
         assert_eq!(layers(&bound), [true, true, false]);
-        assert_eq!(layers(&Manner { overlays: false, ..bound }), [false, false, false]);
+        assert_eq!(layers(&MountPolicy { overlays: false, ..bound }), [false, false, false]);
         place.write("kit/usr/share/y", "");
-        assert_eq!(layers(&Manner { written: false, ..manner }), [true, true, true]);
+        assert_eq!(layers(&MountPolicy { written: false, ..policy }), [true, true, true]);
         assert_eq!(layers(&bound), [true, true, true]);
     }
 }

@@ -3,7 +3,7 @@
 use super::lines::Writer;
 use crate::attempt::distfiles::Fetch;
 use crate::attempt::distfiles::urls;
-use crate::attempt::sandbox::Leave;
+use crate::attempt::sandbox::StageAccess;
 use crate::shell::quoted;
 
 /// The directory for fetched files, in that of the package's logs.
@@ -11,9 +11,9 @@ const OWN: &str = "distfiles";
 
 impl Writer<'_> {
     /// Wraps a line so that it runs in the sandbox, if there is one.
-    fn inside(&self, client: usize, line: &str, leave: Leave) -> String {
+    fn inside(&self, client: usize, line: &str, access: StageAccess) -> String {
         match &self.settings.sandbox {
-            Some(sandbox) => format!("exec {}", sandbox.inside(client, line, leave)),
+            Some(sandbox) => format!("exec {}", sandbox.inside(client, line, access)),
             None => line.to_owned(),
         }
     }
@@ -21,7 +21,7 @@ impl Writer<'_> {
     pub fn fetch(&self, client: usize) -> String {
         let settings = self.settings;
         let own = format!("{}/{OWN}", self.logs());
-        let enter = |line: &str, fetches| self.inside(client, line, Leave { fetches, ..Leave::default() });
+        let enter = |line: &str, fetches| self.inside(client, line, StageAccess { fetches, ..StageAccess::default() });
         let fetch = Fetch {
             own: settings.sandbox.as_ref().map_or((&own).into(), |it| it.out(client).join(OWN)),
             distdir: (&settings.distdir).into(),

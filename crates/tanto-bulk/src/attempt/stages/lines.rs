@@ -20,14 +20,14 @@ impl Writer<'_> {
 
     /// The same with another `DISTDIR`.
     pub fn make_with(&self, distdir: &str, targets: &[&str], unprivileged: bool) -> String {
-        let BuildSettings { pkgsrc, make, makes, .. } = self.settings;
+        let BuildSettings { pkgsrc, make, make_wrappers, .. } = self.settings;
         let mut line = String::new();
         for (name, value) in &self.settings.environment {
             let _ = write!(line, "{name}={} ", quoted(value));
         }
         // A default: packages that need GNU make set it themselves.
-        if let Some(makes) = makes {
-            let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&makes.bmake));
+        if let Some(make_wrappers) = make_wrappers {
+            let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&make_wrappers.bmake));
         }
         for word in [make.as_str()].iter().chain(targets) {
             line += &quoted(word);
@@ -46,7 +46,7 @@ impl Writer<'_> {
         let mut line = String::new();
         let jobs = format!("MAKE_JOBS={}", self.settings.make_jobs);
         let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
-        for word in always.into_iter().chain(self.settings.facts.iter().map(String::as_str)) {
+        for word in always.into_iter().chain(self.settings.platform_vars.iter().map(String::as_str)) {
             line += &quoted(word);
             line.push(' ');
         }
@@ -58,8 +58,8 @@ impl Writer<'_> {
             line += &quoted(argument);
             line.push(' ');
         }
-        if let Some(makes) = &self.settings.makes {
-            let _ = write!(line, "GMAKE={} ", quoted(&makes.gmake));
+        if let Some(make_wrappers) = &self.settings.make_wrappers {
+            let _ = write!(line, "GMAKE={} ", quoted(&make_wrappers.gmake));
         }
         let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.logs())));
         line

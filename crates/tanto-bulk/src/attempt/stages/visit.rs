@@ -9,7 +9,7 @@ use tanto_protocol::AttemptSpec;
 use super::StageCommands;
 use super::lines::Writer;
 use crate::attempt::build_settings::BuildSettings;
-use crate::attempt::sandbox::{Leave, Sandbox};
+use crate::attempt::sandbox::{Sandbox, StageAccess};
 use crate::config::Stage;
 use crate::shell::quoted;
 
@@ -82,7 +82,7 @@ impl<'a> Visit<'a> {
     }
 
     fn inside(&self, line: &str) -> String {
-        format!("exec {}", self.sandbox.inside(CLIENT, line, Leave::default()))
+        format!("exec {}", self.sandbox.inside(CLIENT, line, StageAccess::default()))
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
             pkgsrc: format!("{}/src", place.text()),
             make: format!("{}/make", place.text()),
             user: user.map(str::to_owned),
-            facts: vec!["CC=a 'b' $c".into()],
+            platform_vars: vec!["CC=a 'b' $c".into()],
             ..nowhere()
         };
         let spec = AttemptSpec { name: "lib-1".into(), location: "a/lib".into(), ..AttemptSpec::default() };

@@ -62,8 +62,8 @@ fn built(free_kib: u64) -> String {
     };
     let mut runner = Large(FakeRunner::new(2, effect));
     let reading = Some(ResourceSample { free_kib: Some(free_kib), ..ResourceSample::default() });
-    let (verdict, plan) = world.build_in(plan, &mut runner, &mut NoControl, Sources::default(), reading);
-    assert_eq!((verdict, plan.counts()[0]), (BuildOutcome::Succeeded, 2));
+    let (outcome, plan) = world.build_in(plan, &mut runner, &mut NoControl, Sources::default(), reading);
+    assert_eq!((outcome, plan.counts()[0]), (BuildOutcome::Succeeded, 2));
     world.check(&plan);
     let outcomes = world.store().attempts(world.run).unwrap();
     let told = |it: &tanto_record::database::AttemptRow| format!("{} {}", it.job, it.outcome);

@@ -10,7 +10,7 @@ use tanto_testing::Random;
 const MOST: u64 = 25;
 
 /// All of them.
-pub struct Guests<'r> {
+pub struct ControlClients<'r> {
     random: &'r RefCell<Random>,
     /// So many packages there were at the beginning.
     count: usize,
@@ -23,10 +23,10 @@ pub struct Guests<'r> {
     pub answers: Vec<Response>,
 }
 
-impl<'r> Guests<'r> {
+impl<'r> ControlClients<'r> {
     pub fn new(random: &'r RefCell<Random>, depends: &[Vec<u32>]) -> Self {
         let (waiting, answers) = (BTreeSet::new(), Vec::new());
-        Guests { random, count: depends.len(), depends: depends.to_vec(), asked: 0, waiting, fresh: 1, answers }
+        ControlClients { random, count: depends.len(), depends: depends.to_vec(), asked: 0, waiting, fresh: 1, answers }
     }
 
     /// A package's directory says the same as before, or another version, or that it needs one that was not there.
@@ -62,7 +62,7 @@ impl<'r> Guests<'r> {
     }
 }
 
-impl ControlServer for Guests<'_> {
+impl ControlServer for ControlClients<'_> {
     fn next(&mut self) -> Option<(u64, Request)> {
         if self.asked == MOST || self.random.borrow_mut().below(12) > 0 {
             return None;
@@ -83,14 +83,14 @@ impl ControlServer for Guests<'_> {
         Some((self.asked, request))
     }
 
-    fn answer(&mut self, guest: u64, answer: Response) {
-        assert!(self.waiting.remove(&guest), "guest {guest} has asked nothing, or has an answer");
+    fn answer(&mut self, client: u64, answer: Response) {
+        assert!(self.waiting.remove(&client), "client {client} has asked nothing, or has an answer");
         assert!(answer.code == 0 || !answer.err.is_empty());
         self.answers.push(answer);
     }
 }
 
-impl Drop for Guests<'_> {
+impl Drop for ControlClients<'_> {
     fn drop(&mut self) {
         assert!(std::thread::panicking() || self.waiting.is_empty(), "{:?} have no answer", self.waiting);
     }

@@ -44,12 +44,12 @@ pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
         return Ok(());
     }
     to.parent().map_or(Ok(()), fs::create_dir_all)?;
-    bring(from, to, true).map(drop)
+    move_file(from, to, true).map(drop)
 }
 
 /// Moves a file to its place atomically, and makes it ours alone; `for_good`: durably. While the returned file is open,
-/// `left` does not return the new one.
-pub(crate) fn bring(from: &Path, to: &Path, for_good: bool) -> io::Result<File> {
+/// `leftovers` does not return the new one.
+pub(crate) fn move_file(from: &Path, to: &Path, for_good: bool) -> io::Result<File> {
     let mut content = file::open_no_follow(from)?;
     let data = content.metadata()?;
     if !data.is_file() {
@@ -78,7 +78,7 @@ const SEEN_BY_ALL: u32 = 0o644;
 
 /// Copies a file from another file system, or one that others could change.
 fn copy(content: &mut File, to: &Path, for_good: bool) -> io::Result<File> {
-    let new = to.with_file_name(new_name(&std::process::id().to_string()));
+    let new = to.with_file_name(temp_name(&std::process::id().to_string()));
     let mut copied = claim(&new)?;
     let mut fill = || {
         io::copy(content, &mut copied)?;
@@ -118,12 +118,12 @@ const PREFIX: &str = ".tanto-";
 const SUFFIX: &str = ".new";
 
 /// Returns a temporary name; `what` distinguishes it from others in its directory.
-pub(crate) fn new_name(what: &str) -> String {
+pub(crate) fn temp_name(what: &str) -> String {
     format!("{PREFIX}{what}{SUFFIX}")
 }
 
 /// Returns temporary files of killed processes in a directory tree, locked while they are open.
-pub fn left(dir: &Path) -> Vec<(PathBuf, File)> {
+pub fn leftovers(dir: &Path) -> Vec<(PathBuf, File)> {
     let (mut left, mut open) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(dir) = open.pop() {
         // Unreadable directories contain no files of ours.

@@ -1,4 +1,4 @@
-//! Clients behind a wire that loses, doubles and delays what is said, as other machines would be: who works there crashes, is
+//! Clients behind a runner that loses, doubles and delays what is said, as other machines would be: who works there crashes, is
 //! slow or lies. The coordinator's side gives out tickets, and believes each of them once.
 
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ const PATIENCE: u64 = 40;
 const SIGKILL: i32 = 9;
 
 /// Runs commands on such clients.
-pub struct Wire<'r, F> {
+pub struct UnreliableClients<'r, F> {
     effect: F,
     random: &'r RefCell<Random>,
     slots: usize,
@@ -34,10 +34,10 @@ pub struct Wire<'r, F> {
     pub dropped: usize,
 }
 
-impl<'r, F: FnMut(&Command) -> Effect> Wire<'r, F> {
+impl<'r, F: FnMut(&Command) -> Effect> UnreliableClients<'r, F> {
     pub fn new(slots: usize, random: &'r RefCell<Random>, effect: F) -> Self {
         let (out, mail) = (BTreeMap::new(), Vec::new());
-        Wire { effect, random, slots, now: 0, out, mail, interrupted: false, told: 0, dropped: 0 }
+        UnreliableClients { effect, random, slots, now: 0, out, mail, interrupted: false, told: 0, dropped: 0 }
     }
 
     fn send(&mut self, ticket: u64, most: usize, exit: Exit, output: &[u8]) {
@@ -74,7 +74,7 @@ impl<'r, F: FnMut(&Command) -> Effect> Wire<'r, F> {
     }
 }
 
-impl<F: FnMut(&Command) -> Effect> Runner for Wire<'_, F> {
+impl<F: FnMut(&Command) -> Effect> Runner for UnreliableClients<'_, F> {
     fn capacity(&mut self) -> usize {
         self.slots.saturating_sub(self.out.len())
     }
