@@ -100,8 +100,8 @@ class Sandbox:
         for place in places:
             yield "over", place, str(inside(place) if inside(place).is_dir() else self.directory / "nothing")
 
-    def needs(self, named, deeper):
-        """Writes the dependencies in the format of tanto-bulk/src/attempt/layers/mount_plan.rs."""
+    def needs(self, direct, indirect):
+        """Writes the dependencies in the format of tanto-bulk/src/attempt/layers/layer_request.rs."""
         one = {
             "store": self.directory / "layers",
             "size": 0,
@@ -112,17 +112,17 @@ class Sandbox:
             "suffix": ".tgz",
             "pkg_add": self.pkg_add,
         }
-        lines = [*one.items(), *(("named", it) for it in named), *(("deeper", it) for it in deeper), ("end", "")]
+        lines = [*one.items(), *(("direct", it) for it in direct), *(("indirect", it) for it in indirect), ("end", "")]
         path = self.directory / "place/needs"
         path.write_text("".join(f"{key} {value}\n" for key, value in lines))
         return path
 
-    def command(self, named, deeper, *, layers, then=":"):
+    def command(self, direct, indirect, *, layers, then=":"):
         """Returns a command that mounts the sandbox in a mount namespace, installs packages (`layers`: True for layers, False
         for pkg_add, None for no packages), and runs a line in it."""
         enter = f"'{self.tanto}' bulk enter --place='{self.directory}/place'"
-        told = f"--needs='{self.needs(named, deeper)}' " if layers else ""
-        provide = f'{enter} {told}-- "$1"\n' if layers is not None else ""
+        needs = f"--needs='{self.needs(direct, indirect)}' " if layers else ""
+        provide = f'{enter} {needs}-- "$1"\n' if layers is not None else ""
         script = f'{enter} --fresh -- :\n{provide}{enter} -- "$2"\n{enter} --leave\n'
-        by_pkg_add = f"PKG_PATH='{self.packages}' {self.pkg_add} -K '{self.pkgdb}' {' '.join(named)}"
+        by_pkg_add = f"PKG_PATH='{self.packages}' {self.pkg_add} -K '{self.pkgdb}' {' '.join(direct)}"
         return [shutil.which("unshare"), "-m", "--propagation", "private", "/bin/sh", "-ec", script, "sh", by_pkg_add, then]

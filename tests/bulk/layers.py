@@ -135,14 +135,14 @@ def real(tanto, directory, prepared):
     tools = Path(sandbox.pkg_add).parent
     look = f"for dir in {sandbox.prefix} {sandbox.pkgdb}; do {directory}/census $dir | grep -v byfile; done; "
     look += f"{tools}/pkg_admin -K {sandbox.pkgdb} dump | LC_ALL=C sort"
-    for named, deeper in (
+    for direct, indirect in (
         (["top-1.0", "plain-1.0"], [made.name for made in kinds]),
         (["many39-1.0", "links-2.1nb3"], [made.name for made in [*many, *kinds]]),
     ):
-        deeper = [name for name in deeper if name not in named]
+        indirect = [name for name in indirect if name not in direct]
         seen = []
         for layers in (True, False):
-            command = sandbox.command(named, deeper, layers=layers, then=look)
+            command = sandbox.command(direct, indirect, layers=layers, then=look)
             told = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
             assert told.returncode == 0, told.stdout[-2000:] + told.stderr[-2000:]
             assert "installs everything" not in told.stdout, told.stdout
