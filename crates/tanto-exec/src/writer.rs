@@ -185,7 +185,7 @@ impl Shared {
         while let Some(portions) = self.take() {
             for (number, portion) in portions {
                 let ended = write(&mut files, number, portion);
-                self.told(number, matches!(files.get(&number), Some(Err(_))), ended);
+                self.record_end(number, matches!(files.get(&number), Some(Err(_))), ended);
             }
         }
     }
@@ -212,7 +212,7 @@ impl Shared {
     }
 
     /// Records the result of a portion.
-    fn told(&self, number: u64, has_failed: bool, ended: Option<io::Result<()>>) {
+    fn record_end(&self, number: u64, has_failed: bool, ended: Option<io::Result<()>>) {
         if !has_failed && ended.is_none() {
             return;
         }

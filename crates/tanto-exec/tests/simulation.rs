@@ -471,11 +471,11 @@ fn every_seed_keeps_invariants_and_replays() {
     let (first, count) = (number("TANTO_SEED", 0), number("TANTO_SCHEDULES", 10_000));
     let mut ends = BTreeSet::new();
     for seed in first..first + count {
-        let told = Seed(seed);
+        let print_seed = Seed(seed);
         let trace = Simulation::new(seed).run();
         assert_eq!(trace, Simulation::new(seed).run(), "the same seed went another way");
         ends.extend(trace.iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned()));
-        drop(told);
+        drop(print_seed);
     }
     // Seeds without failures, no-ops or memory shortage would test less than intended.
     assert!(count < 10_000 || ends.len() == 7, "{ends:?}");

@@ -69,7 +69,7 @@ fn numbers_are_parsed_like_c() {
 }
 
 /// Level, whether only with the status, and text of each notice.
-fn said(connection: &Connection) -> Vec<(Level, bool, String)> {
+fn messages(connection: &Connection) -> Vec<(Level, bool, String)> {
     let text = |notice: &Notice| String::from_utf8(notice.text.clone()).unwrap();
     connection.notices.iter().map(|n| (n.level, n.with_status, text(n))).collect()
 }
@@ -86,7 +86,7 @@ fn no_jobserver_gives_no_warning() {
 fn unusable_jobservers_are_reported() {
     let connection = connect(Some(b" --jobserver-auth=foo"));
     let text = format!("Ignoring jobserver: {SEMAPHORE} [ --jobserver-auth=foo]");
-    assert_eq!(said(&connection), [(Level::Warning, false, text)]);
+    assert_eq!(messages(&connection), [(Level::Warning, false, text)]);
 
     for (path, why) in [
         ("", "Empty fifo path"),
@@ -95,7 +95,7 @@ fn unusable_jobservers_are_reported() {
     ] {
         let connection = connect(Some(format!("--jobserver-auth=fifo:{path}").as_bytes()));
         assert!(connection.client.is_none());
-        let (level, with_status, text) = said(&connection).pop().unwrap();
+        let (level, with_status, text) = messages(&connection).pop().unwrap();
         assert_eq!(text, format!("Could not initialize jobserver: {why}"));
         assert_eq!((level, with_status), (Level::Error, false));
     }
@@ -112,7 +112,7 @@ fn a_pipe_is_warned_about() {
         (Level::Warning, true, warning),
         (Level::Error, false, error.to_owned()),
     ];
-    assert_eq!(said(&connection), expected);
+    assert_eq!(messages(&connection), expected);
 }
 
 #[test]

@@ -112,11 +112,11 @@ impl Trees {
         let Some(group) = self.whole.as_ref().and_then(|whole| whole.within(&job.0.to_string()).ok()) else {
             return Vec::new();
         };
-        let create_cgroup = group.join_files().unwrap_or_default();
+        let join_files = group.join_files().unwrap_or_default();
         // If the kernel cannot enforce the limit, samples do.
         let _ = memory_kib.map(|kib| group.limit_memory(kib.saturating_mul(1024)));
         self.groups.insert(job, group);
-        create_cgroup
+        join_files
     }
 
     /// Returns the usage counted by the job's control group.
@@ -175,14 +175,14 @@ impl Trees {
                 self.orphans.insert(pid, OrphanOwner::Excluded);
                 continue;
             }
-            let whose = known.unwrap_or_else(|| self.job_of(pid).map_or(OrphanOwner::Unknown, OrphanOwner::Job));
+            let owner = known.unwrap_or_else(|| self.job_of(pid).map_or(OrphanOwner::Unknown, OrphanOwner::Job));
             let used_us = procs::stat(pid).map_or(0, |look| look.cpu_us);
             if !reaper::reap(pid) {
-                self.orphans.insert(pid, whose);
+                self.orphans.insert(pid, owner);
                 continue;
             }
             self.orphans.remove(&pid);
-            if let OrphanOwner::Job(job) = whose
+            if let OrphanOwner::Job(job) = owner
                 && self.firsts.values().any(|its| *its == job)
             {
                 *self.spent.entry(job).or_default() += used_us;
@@ -204,34 +204,29 @@ impl Trees {
         self.adopt();
         let alone = self.firsts.values().all(|its| *its == job);
         let members = self.groups.get(&job).and_then(|group| group.members().ok()).unwrap_or_default();
-        let unknown = self.orphans.iter_mut().filter(|(_, whose)| **whose == OrphanOwner::Unknown);
-        for (_, whose) in unknown.filter(|(pid, _)| alone || members.contains(pid)) {
-            *whose = OrphanOwner::Job(job);
+        let unknown = self.orphans.iter_mut().filter(|(_, owner)| **owner == OrphanOwner::Unknown);
+        for (_, owner) in unknown.filter(|(pid, _)| alone || members.contains(pid)) {
+            *owner = OrphanOwner::Job(job);
         }
         self.orphans_of(job).collect()
     }
 
-    /// Returns whether any finished job has living processes.
-    pub(super) fn has_leftovers(&mut self) -> bool {
-        !self.left().is_empty()
-    }
-
     /// Returns the living processes of finished jobs.
-    pub(super) fn left(&mut self) -> BTreeMap<JobId, Vec<u32>> {
+    pub(super) fn leftovers(&mut self) -> BTreeMap<JobId, Vec<u32>> {
         self.adopt();
-        let mut left: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
-        for (&pid, &whose) in &self.orphans {
-            if let OrphanOwner::Job(job) = whose
+        let mut leftovers: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
+        for (&pid, &owner) in &self.orphans {
+            if let OrphanOwner::Job(job) = owner
                 && !self.firsts.values().any(|its| *its == job)
             {
-                left.entry(job).or_default().push(pid);
+                leftovers.entry(job).or_default().push(pid);
             }
         }
-        left
+        leftovers
     }
 
     fn orphans_of(&self, job: JobId) -> impl Iterator<Item = u32> {
-        let here = self.orphans.iter().filter(move |(_, whose)| **whose == OrphanOwner::Job(job)).map(|(&pid, _)| pid);
+        let here = self.orphans.iter().filter(move |(_, owner)| **owner == OrphanOwner::Job(job)).map(|(&pid, _)| pid);
         here.chain(self.sandboxes.get(&job).map(|&first| procs::children_of(first)).unwrap_or_default())
     }
 
@@ -265,16 +260,16 @@ impl Trees {
             // The kernel may be too old; the signals below do the same.
             let _ = group.kill();
         }
-        let mut told = Vec::new();
+        let mut signaled = Vec::new();
         for _ in 0..MAX_KILL_ROUNDS {
-            let known = told.len();
+            let known = signaled.len();
             for (_, look) in self.of(job) {
-                if !look.is_gone() && !told.contains(&look.process) {
+                if !look.is_gone() && !signaled.contains(&look.process) {
                     let _ = procs::signal(look.process, SIGKILL);
-                    told.push(look.process);
+                    signaled.push(look.process);
                 }
             }
-            if told.len() == known {
+            if signaled.len() == known {
                 break;
             }
         }

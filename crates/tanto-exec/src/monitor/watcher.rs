@@ -54,9 +54,7 @@ pub enum WatchEvent {
 /// Watches the jobs of one runner.
 pub struct Watcher {
     begun: Instant,
-    leftovers: Leftovers,
-    groups: CgroupUse,
-    limits: ResourceLimits,
+    options: WatchOptions,
     monitor: Monitor,
     trees: Trees,
     running: BTreeMap<JobId, RunningJob>,
@@ -81,9 +79,7 @@ impl Watcher {
     pub fn new(options: WatchOptions, is_daemon: fn(u32) -> bool) -> io::Result<Watcher> {
         Ok(Watcher {
             begun: Instant::now(),
-            leftovers: options.leftovers,
-            groups: options.cgroups,
-            limits: options.limits,
+            options,
             monitor: Monitor::new(),
             trees: Trees::new(options.cgroups != CgroupUse::None, is_daemon)?,
             running: BTreeMap::new(),
@@ -104,13 +100,13 @@ impl Watcher {
 
     /// Returns the job's own limits or the general ones.
     pub fn limits(&self, own: Option<&JobLimits>) -> ResourceLimits {
-        own.map_or(self.limits, |own| own.resources)
+        own.map_or(self.options.limits, |own| own.resources)
     }
 
     /// Creates a control group for a job that is about to start, if it is to have one. The first process joins by
     /// writing `0` to each of these files before it executes the command, so that no descendant can escape.
     pub fn create_cgroup(&mut self, job: JobId, expected: Cost, own: Option<&JobLimits>) -> Vec<File> {
-        let wanted = match self.groups {
+        let wanted = match self.options.cgroups {
             CgroupUse::None => false,
             CgroupUse::Long => expected.wall_ms >= LONG_MS,
             CgroupUse::All | CgroupUse::AllWithoutFiles => true,
@@ -147,8 +143,8 @@ impl Watcher {
     /// Does what is due. Returns one event, or `None` if nothing more is due.
     pub fn poll(&mut self) -> Option<WatchEvent> {
         while let Some(action) = self.monitor.next(self.now_ms()) {
-            if let Some(note) = self.perform(action) {
-                return Some(note);
+            if let Some(event) = self.perform(action) {
+                return Some(event);
             }
         }
         None
@@ -178,12 +174,12 @@ impl Watcher {
         }
         self.peaks.remove(&job);
         let termination = self.termination.remove(&job);
-        let wanted = termination.is_some() || self.leftovers != Leftovers::Ignore;
+        let wanted = termination.is_some() || self.options.leftovers != Leftovers::Ignore;
         let leftovers = if wanted { self.trees.orphans_left_by(job) } else { Vec::new() };
         let leftovers = process_trees::process_infos(&procs::trees(&leftovers));
         self.trees.leader_reaped(job);
         let had_oom_kill = termination.is_none() && self.trees.had_oom_kill(job);
-        let left_killed = termination.is_some() || self.leftovers == Leftovers::Kill;
+        let left_killed = termination.is_some() || self.options.leftovers == Leftovers::Kill;
         if left_killed && (termination.is_some() || !leftovers.is_empty()) {
             self.trees.kill(job);
         }
@@ -204,14 +200,14 @@ impl Watcher {
     /// Returns the living processes of finished jobs. Call when no job runs; processes that are about to exit get a
     /// moment.
     pub fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
-        if self.leftovers == Leftovers::Ignore {
+        if self.options.leftovers == Leftovers::Ignore {
             return Vec::new();
         }
         let until = Instant::now() + EXIT_GRACE;
-        while self.trees.has_leftovers() && Instant::now() < until {
+        while !self.trees.leftovers().is_empty() && Instant::now() < until {
             std::thread::sleep(EXIT_GRACE / 20);
         }
-        let leftovers = self.trees.left();
+        let leftovers = self.trees.leftovers();
         leftovers.into_iter().map(|(job, pids)| (job, process_trees::process_infos(&procs::trees(&pids)))).collect()
     }
 
@@ -241,7 +237,7 @@ impl Watcher {
 
     fn perform(&mut self, action: Action) -> Option<WatchEvent> {
         match action {
-            Action::Sample(job) => self.look(job),
+            Action::Sample(job) => self.sample(job),
             Action::Terminate(job, reason) => {
                 let processes = process_trees::process_infos(&self.trees.of(job));
                 self.termination.insert(job, Termination { reason, processes, killed: false });
@@ -259,7 +255,7 @@ impl Watcher {
         }
     }
 
-    fn look(&mut self, job: JobId) -> Option<WatchEvent> {
+    fn sample(&mut self, job: JobId) -> Option<WatchEvent> {
         let tree = self.trees.of(job);
         let limits = self.running.get(&job)?.limits;
         let mut sample = process_trees::sample(&tree, limits.hang_ms.is_some());
@@ -289,7 +285,8 @@ impl Watcher {
 
     /// Returns the memory that counts as used by the job.
     fn job_memory_kib(&self, cgroup_usage: &CgroupUsage) -> Option<u64> {
-        let files_kib = if self.groups == CgroupUse::AllWithoutFiles { cgroup_usage.files_kib.unwrap_or(0) } else { 0 };
+        let files_kib =
+            if self.options.cgroups == CgroupUse::AllWithoutFiles { cgroup_usage.files_kib.unwrap_or(0) } else { 0 };
         Some(cgroup_usage.memory_kib?.saturating_sub(files_kib))
     }
 

@@ -66,9 +66,9 @@ fn story_of(
 
 #[test]
 fn throttling_is_reported_to_the_view() {
-    let told = story(&[6, 5, 3], Some(10), &mut ResourceSample::default);
+    let events = story(&[6, 5, 3], Some(10), &mut ResourceSample::default);
     let expected = ["start 0", "start 2", "no room for 1: 5 of 1", "end 0", "start 1", "go on", "end 2", "end 1"];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
     let expected = ["start 0", "no room for 1: 90 of 0", "end 0", "start 1", "go on", "end 1"];
     assert_eq!(story(&[90, 90], Some(10), &mut ResourceSample::default), expected, "one may always run");
 }
@@ -80,25 +80,25 @@ fn free_memory_is_sampled_periodically() {
         asked.set(asked.get() + 1);
         ResourceSample { free_kib: Some(7), ..ResourceSample::default() }
     };
-    let told = story(&[4, 4, 4], None, &mut sampler);
-    assert_eq!(told[..3], ["start 0", "no room for 1: 4 of 3", "end 0"]);
+    let events = story(&[4, 4, 4], None, &mut sampler);
+    assert_eq!(events[..3], ["start 0", "no room for 1: 4 of 3", "end 0"]);
     assert_eq!(asked.get(), 1, "the clock of this test stands still");
 }
 
 #[test]
 fn memory_pressure_serializes_jobs() {
     let mut sampler = || ResourceSample { memory_full: 50.0, ..ResourceSample::default() };
-    let told = story(&[0, 0, 0], None, &mut sampler);
+    let events = story(&[0, 0, 0], None, &mut sampler);
     let expected = ["start 0", "MemoryPressure", "end 0", "start 1", "end 1", "start 2", "go on", "end 2"];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }
 
 #[test]
 fn cpu_pressure_halves_the_slots_unless_disabled() {
     let mut sampler = || ResourceSample { cpu_some: 99.0, ..ResourceSample::default() };
     let mut starts = |slots| {
-        let told = story_of(4, &[0; 4], AdmissionLimits { memory_kib: None, slots }, &mut sampler);
-        told.iter().take_while(|line| line.starts_with("start")).count()
+        let events = story_of(4, &[0; 4], AdmissionLimits { memory_kib: None, slots }, &mut sampler);
+        events.iter().take_while(|line| line.starts_with("start")).count()
     };
     assert_eq!([starts(4), starts(usize::MAX)], [2, 4]);
 }

@@ -243,8 +243,8 @@ fn a_database_that_was_not_closed_is_checked() {
     let damaged = killed(&place, &[0xa5; 16384]);
     let found = Database::open(&damaged).map(drop).unwrap_err();
     assert!(matches!(found, DatabaseError::Damaged(_)), "{found:?}");
-    let told = found.to_string();
-    assert!(told.starts_with("damaged (") && told.contains("delete the files 'db', 'db-wal'"), "{told}");
+    let message = found.to_string();
+    assert!(message.starts_with("damaged (") && message.contains("delete the files 'db', 'db-wal'"), "{message}");
 }
 
 #[test]

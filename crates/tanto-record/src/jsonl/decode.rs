@@ -135,10 +135,10 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
 
 /// `None` if the command had no control group with pressure stall information.
 fn waits(fields: &Fields) -> Result<Option<StallTimes>, Wrong> {
-    let told = fields
+    let waits = fields
         .contains_key("io_wait_us")
         .then(|| Ok(StallTimes { io_us: count(fields, "io_wait_us")?, cpu_us: count(fields, "cpu_wait_us")? }));
-    told.transpose()
+    waits.transpose()
 }
 
 fn load(fields: &Fields) -> Result<JobSample, Wrong> {
@@ -184,11 +184,11 @@ fn hold(fields: &Fields) -> Result<Option<Option<ThrottleReason>>, Wrong> {
         b"memory_pressure" => Some(Some(ThrottleReason::MemoryPressure)),
         b"cpu_pressure" => Some(Some(ThrottleReason::CpuPressure)),
         b"load_average" | b"load" => Some(Some(ThrottleReason::LoadAverage)),
-        what @ (b"memory" | b"disk") => {
+        kind @ (b"memory" | b"disk") => {
             let (needs_kib, available_kib) =
                 (count(fields, "needs_kib")?, count(fields, renamed(fields, "available_kib", "left_kib"))?);
             let job = job(fields)?;
-            let is_memory = what == b"memory";
+            let is_memory = kind == b"memory";
             let disk = ThrottleReason::Disk { job, needs_kib, available_kib };
             Some(Some(if is_memory { ThrottleReason::Memory { job, needs_kib, available_kib } } else { disk }))
         }
@@ -237,8 +237,8 @@ fn renamed<'n>(fields: &Fields, new: &'n str, old: &'n str) -> &'n str {
     if fields.contains_key(old) { old } else { new }
 }
 
-fn wrong(key: &str, what: &str) -> Wrong {
-    Wrong(format!("\"{key}\" is not {what}"))
+fn wrong(key: &str, expected: &str) -> Wrong {
+    Wrong(format!("\"{key}\" is not {expected}"))
 }
 
 /// A missing field is empty.

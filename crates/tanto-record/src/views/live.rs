@@ -88,6 +88,7 @@ pub struct LiveView {
 }
 
 /// The state of one build. A run can have two: the manifest's build comes first.
+#[derive(Default)]
 struct Build {
     begun_ms: i64,
     total: usize,
@@ -123,8 +124,9 @@ struct Running {
 }
 
 /// The owner of the terminal.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Console {
+    #[default]
     Ours,
     /// The next `flush` passes the terminal to this job.
     Promised(JobId),
@@ -141,21 +143,7 @@ struct SlowNumbers {
 
 impl Build {
     fn new(unicode: bool) -> Build {
-        Build {
-            begun_ms: 0,
-            total: 0,
-            finished: 0,
-            estimator: TimeLeftEstimator::default(),
-            pace: Pace::default(),
-            columns: Columns::default(),
-            running: Vec::new(),
-            console: Console::Ours,
-            failures: Failures::new(unicode),
-            done: 0.0,
-            slow: SlowNumbers::default(),
-            throttle: None,
-            state_counts: Vec::new(),
-        }
+        Build { failures: Failures::new(unicode), ..Build::default() }
     }
 
     fn planned(&mut self, job: JobId, expected_ms: Option<i64>) {

@@ -49,17 +49,9 @@ pub struct NinjaConfig {
 }
 
 pub struct NinjaView {
-    program: &'static str,
-    verbosity: Verbosity,
-    format: ProgressFormat,
-    explain: bool,
-    holds: bool,
-    notes: bool,
-    rest: Option<FullOutputHint>,
-    failures_to_err: bool,
+    config: NinjaConfig,
     /// Reasons for throttling that were reported.
     held_by: Vec<ThrottleReason>,
-    parallelism: Box<dyn Fn() -> usize>,
     progress: Progress,
     line: StatusLine,
     /// While commands run, text waits for the next `flush`.
@@ -68,24 +60,13 @@ pub struct NinjaView {
 
 impl NinjaView {
     /// Creates a view. `out` should be unbuffered: commands with the console write to the same terminal.
-    pub fn new(config: NinjaConfig, terminal: Terminal, out: Box<dyn Write>, err: Box<dyn Write>) -> NinjaView {
+    pub fn new(mut config: NinjaConfig, terminal: Terminal, out: Box<dyn Write>, err: Box<dyn Write>) -> NinjaView {
         // Only a short line can be overwritten.
         let smart = terminal.smart && config.verbosity == Verbosity::Normal;
-        NinjaView {
-            program: config.program,
-            verbosity: config.verbosity,
-            format: config.format,
-            explain: config.explain,
-            holds: config.holds && config.verbosity != Verbosity::Quiet,
-            notes: config.notes && config.verbosity == Verbosity::Verbose,
-            rest: config.rest,
-            failures_to_err: config.failures_to_err,
-            held_by: Vec::new(),
-            parallelism: config.parallelism,
-            progress: Progress::new(),
-            line: StatusLine::new(Terminal { smart, ..terminal }, out, err),
-            building: false,
-        }
+        config.holds &= config.verbosity != Verbosity::Quiet;
+        config.notes &= config.verbosity == Verbosity::Verbose;
+        let line = StatusLine::new(Terminal { smart, ..terminal }, out, err);
+        NinjaView { config, held_by: Vec::new(), progress: Progress::new(), line, building: false }
     }
 
     fn started(&mut self, info: &JobInfo, at_ms: i64) {
@@ -108,13 +89,13 @@ impl NinjaView {
         self.progress.ended();
         if !exit.success() {
             let text = messages::failure(info, exit, self.line.terminal().color);
-            if self.failures_to_err {
+            if self.config.failures_to_err {
                 return self.failure(&text, output);
             }
             self.line.write_on_new_line(&text);
         }
         if !output.is_empty() {
-            match &self.rest {
+            match &self.config.rest {
                 Some(rest) => self.output(&truncate(output, info, rest)),
                 None => self.output(output),
             }
@@ -122,19 +103,19 @@ impl NinjaView {
     }
 
     fn status(&mut self, info: &JobInfo, note: &[u8]) {
-        let reasons = if self.explain { info.why.as_slice() } else { &[] };
+        let reasons = if self.config.explain { info.why.as_slice() } else { &[] };
         if !reasons.is_empty() {
             self.line.write_on_new_line(b"");
         }
         for why in reasons {
-            self.line.error(&messages::message(self.program, Level::Explain, why));
+            self.line.error(&messages::message(self.config.program, Level::Explain, why));
         }
-        if self.verbosity == Verbosity::Quiet {
+        if self.config.verbosity == Verbosity::Quiet {
             return;
         }
-        let is_brief = self.verbosity == Verbosity::Normal && !info.description.is_empty();
+        let is_brief = self.config.verbosity == Verbosity::Normal && !info.description.is_empty();
         let text = if is_brief { &info.description } else { &info.command };
-        let mut line = self.format.line(&mut self.progress, text);
+        let mut line = self.config.format.line(&mut self.progress, text);
         line.extend_from_slice(note);
         self.line.status(&line);
     }
@@ -162,15 +143,15 @@ impl NinjaView {
     }
 
     fn held(&mut self, why: ThrottleReason) {
-        if self.holds && !self.held_by.iter().any(|&told| told.same_kind(why)) {
+        if self.config.holds && !self.held_by.iter().any(|&shown| shown.same_kind(why)) {
             self.held_by.push(why);
-            let text = messages::message(self.program, Level::Info, format!("waiting: {why}").as_bytes());
+            let text = messages::message(self.config.program, Level::Info, format!("waiting: {why}").as_bytes());
             self.line.write_on_new_line(&text);
         }
     }
 
     fn notice(&mut self, level: Level, text: &[u8]) {
-        let text = messages::message(self.program, level, text);
+        let text = messages::message(self.config.program, level, text);
         match level {
             Level::Info => self.line.raw(&text),
             Level::Warning | Level::Error => self.line.error(&text),
@@ -189,13 +170,13 @@ impl View for NinjaView {
             Event::Unplanned { job, .. } => self.progress.unplanned(job),
             Event::BuildStarted { .. } => {
                 self.building = true;
-                self.progress.build_started((self.parallelism)());
+                self.progress.build_started((self.config.parallelism)());
             }
             Event::Started { info, at_ms, .. } => self.started(info, at_ms),
             Event::Finished { job, info, start_ms, end_ms, exit, output, executed_by, .. } => {
                 let note: &[u8] = match executed_by {
-                    ExecutedBy::ClangWorker if self.notes => b" (in-process)",
-                    ExecutedBy::Checkpoint if self.notes => b" (from a checkpoint)",
+                    ExecutedBy::ClangWorker if self.config.notes => b" (in-process)",
+                    ExecutedBy::Checkpoint if self.config.notes => b" (from a checkpoint)",
                     _ => b"",
                 };
                 self.finished(job, info, (start_ms, end_ms), exit, output, note);
@@ -207,11 +188,11 @@ impl View for NinjaView {
             }
             Event::Notice { level, text } => self.notice(level, text),
             Event::Terminated { info, termination, .. } => {
-                let text = messages::termination(self.program, info, termination);
+                let text = messages::termination(self.config.program, info, termination);
                 self.line.write_on_new_line(&text);
             }
             Event::LeftBehind { info, processes, killed, .. } => {
-                let text = messages::left_behind(self.program, info, processes, killed);
+                let text = messages::left_behind(self.config.program, info, processes, killed);
                 self.line.write_on_new_line(&text);
             }
             Event::Throttled { reason: why, .. } => why.into_iter().for_each(|why| self.held(why)),

@@ -37,8 +37,8 @@ impl ProgressFormat {
             format.text(&rest[..at]);
             // In ninja's message, a lone `%` at the end is the placeholder NUL.
             let letter = rest.get(at + 1).copied().unwrap_or(0);
-            match placeholder(letter) {
-                Some(value) => format.pieces.push(Piece::Value(value)),
+            match VALUES.iter().find(|it| it.0 == letter) {
+                Some(it) => format.pieces.push(Piece::Value(it.2)),
                 None if letter == b'%' => format.text(b"%"),
                 None => format.unknown(&[b"unknown placeholder '%", &[letter][..], b"' in $NINJA_STATUS"]),
             }
@@ -91,24 +91,22 @@ impl ProgressFormat {
     }
 }
 
-fn placeholder(letter: u8) -> Option<ProgressValue> {
-    Some(match letter {
-        b's' => ProgressValue::Started,
-        b't' => ProgressValue::Total,
-        b'r' => ProgressValue::Running,
-        b'u' => ProgressValue::Remaining,
-        b'f' => ProgressValue::Finished,
-        b'o' => ProgressValue::Rate,
-        b'c' => ProgressValue::CurrentRate,
-        b'p' => ProgressValue::Percent,
-        b'P' => ProgressValue::PredictedPercent,
-        b'w' => ProgressValue::Elapsed,
-        b'e' => ProgressValue::ElapsedSeconds,
-        b'W' => ProgressValue::Eta,
-        b'E' => ProgressValue::EtaSeconds,
-        _ => return None,
-    })
-}
+/// Values with their letter in `$NINJA_STATUS` and their name in `--status`.
+const VALUES: [(u8, &[u8], ProgressValue); 13] = [
+    (b's', b"started", ProgressValue::Started),
+    (b't', b"total", ProgressValue::Total),
+    (b'r', b"running", ProgressValue::Running),
+    (b'u', b"remaining", ProgressValue::Remaining),
+    (b'f', b"finished", ProgressValue::Finished),
+    (b'o', b"rate", ProgressValue::Rate),
+    (b'c', b"current_rate", ProgressValue::CurrentRate),
+    (b'p', b"progress", ProgressValue::Percent),
+    (b'P', b"predicted_progress", ProgressValue::PredictedPercent),
+    (b'w', b"elapsed", ProgressValue::Elapsed),
+    (b'e', b"elapsed_seconds", ProgressValue::ElapsedSeconds),
+    (b'W', b"eta", ProgressValue::Eta),
+    (b'E', b"eta_seconds", ProgressValue::EtaSeconds),
+];
 
 #[cfg(test)]
 mod tests {

@@ -31,8 +31,9 @@ impl Terminal {
 
 /// The first non-empty variable counts.
 fn is_utf8(lookup: &impl Fn(&str) -> Option<OsString>) -> bool {
-    let said = ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| lookup(name)).find(|value| !value.is_empty());
-    let locale = said.unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let variable =
+        ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| lookup(name)).find(|value| !value.is_empty());
+    let locale = variable.unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 

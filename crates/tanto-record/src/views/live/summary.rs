@@ -20,6 +20,7 @@ struct Failure {
     skipped_more: usize,
 }
 
+#[derive(Default)]
 pub(super) struct Failures {
     unicode: bool,
     all: Vec<Failure>,

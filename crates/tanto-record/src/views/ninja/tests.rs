@@ -320,22 +320,22 @@ fn each_throttle_reason_is_reported_once() {
     let whys = [Some(memory), None, Some(ThrottleReason::LoadAverage), None, Some(memory)];
     let run = |holds| {
         let mut build = Build::new(Where::Pipe, Verbosity::Normal, &two());
-        build.view.holds = holds;
+        build.view.config.holds = holds;
         build.start(0);
         whys.into_iter().for_each(|why| build.view.event(Event::Throttled { reason: why, at_ms: 1 }));
         build.end(0, Exit::Code(0), b"").run(1, b"").finish();
         build
     };
     let lines = "[1/2] make a\n[2/2] true\n";
-    let said = "ninja: waiting: not enough memory: 3.0 GiB needed, nothing left\nninja: waiting: the load average is too high\n";
-    run(true).shows(&format!("{said}{lines}"));
+    let messages = "ninja: waiting: not enough memory: 3.0 GiB needed, nothing left\nninja: waiting: the load average is too high\n";
+    run(true).shows(&format!("{messages}{lines}"));
     run(false).shows(lines);
 }
 
 #[test]
 fn reasons_are_not_shown_unless_asked_for() {
     let mut build = Build::new(Where::Pipe, Verbosity::Normal, &two().map(explained));
-    build.view.explain = false;
+    build.view.config.explain = false;
     build.run(0, b"").shows("[1/2] make a\n");
 }
 

@@ -1,7 +1,6 @@
 //! Parses `--status`: text with variables, like the value of a binding in a manifest.
 
-use super::{FormatError, Piece, ProgressFormat};
-use crate::views::progress::ProgressValue;
+use super::{FormatError, Piece, ProgressFormat, VALUES};
 
 /// Limit of the quoted line in a message, in bytes.
 const QUOTED: usize = 72;
@@ -89,8 +88,8 @@ impl Reader<'_> {
 
     fn variable(&mut self, name: std::ops::Range<usize>, next: usize) {
         let name = &self.text[name];
-        match value(name) {
-            Some(value) => self.format.pieces.push(Piece::Value(value)),
+        match VALUES.iter().find(|it| it.1 == name) {
+            Some(it) => self.format.pieces.push(Piece::Value(it.2)),
             None if name == b"description" => self.format.pieces.push(Piece::Description),
             None => self.format.unknown(&[b"unknown variable '", name, b"' in --status format"]),
         }
@@ -121,25 +120,6 @@ fn complain(parts: &[&[u8]]) -> FormatError {
 
 fn is_simple_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
-}
-
-fn value(name: &[u8]) -> Option<ProgressValue> {
-    Some(match name {
-        b"started" => ProgressValue::Started,
-        b"total" => ProgressValue::Total,
-        b"running" => ProgressValue::Running,
-        b"remaining" => ProgressValue::Remaining,
-        b"finished" => ProgressValue::Finished,
-        b"rate" => ProgressValue::Rate,
-        b"current_rate" => ProgressValue::CurrentRate,
-        b"progress" => ProgressValue::Percent,
-        b"predicted_progress" => ProgressValue::PredictedPercent,
-        b"elapsed" => ProgressValue::Elapsed,
-        b"elapsed_seconds" => ProgressValue::ElapsedSeconds,
-        b"eta" => ProgressValue::Eta,
-        b"eta_seconds" => ProgressValue::EtaSeconds,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
