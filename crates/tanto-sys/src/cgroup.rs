@@ -33,9 +33,9 @@ pub struct Cgroup {
 /// A parent group in which the memory controller was enabled. For that, this process moved to a group of its own.
 #[derive(Debug)]
 struct Opened {
-    above: PathBuf,
-    ours: PathBuf,
-    what: &'static str,
+    parent: PathBuf,
+    own: PathBuf,
+    controller: &'static str,
 }
 
 /// Resources used by the processes of a group, including those that ended.
@@ -83,14 +83,14 @@ impl Cgroup {
     /// possible. Call it before starting children: the controller can be enabled only while this process is alone in
     /// its group.
     pub fn below(home: &OwnCgroups, name: &str) -> io::Result<Cgroup> {
-        let above = home.unified().ok_or(io::ErrorKind::Unsupported)?;
-        sweep(above);
-        home.memory().iter().for_each(|above| sweep(above));
-        let unified = make(above, name)?;
-        let memory = home.memory().and_then(|above| make(above, name).ok());
+        let parent = home.unified().ok_or(io::ErrorKind::Unsupported)?;
+        sweep(parent);
+        home.memory().iter().for_each(|parent| sweep(parent));
+        let unified = make(parent, name)?;
+        let memory = home.memory().and_then(|parent| make(parent, name).ok());
         let opened = match memory {
             Some(_) => None,
-            None => open(above, &unified, "memory"),
+            None => enable_controller(parent, &unified, "memory"),
         };
         Ok(Cgroup { home: home.clone(), unified, memory, opened })
     }
@@ -98,7 +98,7 @@ impl Cgroup {
     /// Creates a child group. This group must have no processes of its own.
     pub fn within(&self, name: &str) -> io::Result<Cgroup> {
         let unified = make(&self.unified, name)?;
-        let memory = self.memory.as_deref().and_then(|above| make(above, name).ok());
+        let memory = self.memory.as_deref().and_then(|parent| make(parent, name).ok());
         Ok(Cgroup { home: self.home.clone(), unified, memory, opened: None })
     }
 
@@ -210,25 +210,25 @@ impl Drop for Cgroup {
 impl Opened {
     fn close(&self) {
         // From the bottom up: a controller that is enabled in a child group cannot be disabled in the parent.
-        for dir in self.ours.parent().into_iter().chain([&*self.above]) {
-            let _ = write(&dir.join(SWITCHES), &format!("-{}", self.what));
+        for dir in self.own.parent().into_iter().chain([&*self.parent]) {
+            let _ = write(&dir.join(SWITCHES), &format!("-{}", self.controller));
         }
-        let _ = write(&self.above.join(MEMBERS), "0");
-        let _ = fs::remove_dir(&self.ours);
+        let _ = write(&self.parent.join(MEMBERS), "0");
+        let _ = fs::remove_dir(&self.own);
     }
 }
 
-/// Enables a controller for the child groups of `group`, a child of `above`. A group with enabled controllers cannot
+/// Enables a controller for the child groups of `group`, a child of `parent`. A group with enabled controllers cannot
 /// have processes of its own, so this process moves away; it must be the only one.
-fn open(above: &Path, group: &Path, what: &'static str) -> Option<Opened> {
-    if !could_open(above, what) {
+fn enable_controller(parent: &Path, group: &Path, controller: &'static str) -> Option<Opened> {
+    if !can_enable(parent, controller) {
         return None;
     }
-    let ours = make(group, "tanto").ok()?;
-    let opened = Opened { above: above.to_owned(), ours, what };
-    let switch = format!("+{what}");
-    let done = write(&opened.ours.join(MEMBERS), "0")
-        .and_then(|()| write(&above.join(SWITCHES), &switch))
+    let own = make(group, "tanto").ok()?;
+    let opened = Opened { parent: parent.to_owned(), own, controller };
+    let switch = format!("+{controller}");
+    let done = write(&opened.own.join(MEMBERS), "0")
+        .and_then(|()| write(&parent.join(SWITCHES), &switch))
         .and_then(|()| write(&group.join(SWITCHES), &switch));
     if done.is_err() {
         opened.close();
@@ -237,10 +237,10 @@ fn open(above: &Path, group: &Path, what: &'static str) -> Option<Opened> {
     Some(opened)
 }
 
-fn could_open(above: &Path, what: &str) -> bool {
-    let offered = fs::read_to_string(above.join("cgroup.controllers")).unwrap_or_default();
-    let alone = members(above).is_ok_and(|members| members == [std::process::id()]);
-    alone && offered.split_ascii_whitespace().any(|one| one == what) && is_ours(above).is_ok()
+fn can_enable(parent: &Path, controller: &str) -> bool {
+    let offered = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
+    let alone = members(parent).is_ok_and(|members| members == [std::process::id()]);
+    alone && offered.split_ascii_whitespace().any(|one| one == controller) && is_ours(parent).is_ok()
 }
 
 /// Prefix of the names of groups. The id of the process that created the group follows.
@@ -267,8 +267,8 @@ fn all_members(dir: &Path) -> Vec<u32> {
 }
 
 /// Removes empty groups left by processes that were killed.
-fn sweep(above: &Path) {
-    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().into_encoded_bytes();
         let maker = name.strip_prefix(PREFIX.as_bytes()).and_then(|rest| rest.split(|&byte| byte == b'-').next());
         let maker = maker.and_then(ProcessId::parse);
@@ -301,8 +301,8 @@ fn within(dir: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Creates a group, or reuses one that a killed process with the same id left behind.
-fn make(above: &Path, name: &str) -> io::Result<PathBuf> {
-    let dir = above.join(name);
+fn make(parent: &Path, name: &str) -> io::Result<PathBuf> {
+    let dir = parent.join(name);
     match fs::create_dir(&dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(crate::error::call_error("mkdir", Some(dir.as_os_str().as_encoded_bytes()), error))

@@ -67,7 +67,7 @@ pub struct ExitReport {
 pub struct Child {
     pid: libc::pid_t,
     grouped: bool,
-    /// It has another parent, which reports its end.
+    /// It has another parent, which waits for it.
     has_other_parent: bool,
     output: Option<PipeReader>,
     exit: Option<OwnedFd>,
@@ -75,15 +75,10 @@ pub struct Child {
 }
 
 impl Child {
-    /// A process with another parent, in its own process group. Its end has to be reported through `end`.
+    /// A process with another parent, which waits for it, in its own process group.
     pub fn with_other_parent(pid: u32, output: PipeReader) -> Child {
         let pid = libc::pid_t::try_from(pid).expect("the kernel's numbers of processes fit");
         Child { pid, grouped: true, has_other_parent: true, output: Some(output), exit: None, ended: None }
-    }
-
-    /// Reports the end of a process with another parent.
-    pub fn set_exit_report(&mut self, ended: ExitReport) {
-        self.ended = Some(ended);
     }
 
     /// Returns the process id, which can be reused after the end was observed.

@@ -87,7 +87,7 @@ mod tests {
         let (_main, side) = pty(93);
         assert!(is_terminal(&side));
         assert_eq!(size(&side), Some((93, 10)));
-        assert!(!is_in_background(&side), "it controls nobody");
+        assert!(!is_in_background(&side), "it is no controlling terminal");
         assert_eq!(columns(&side), Some(93));
         assert_eq!(columns(&pty(0).1), None);
     }

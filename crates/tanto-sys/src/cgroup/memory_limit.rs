@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use super::{MEMBERS, SWITCHES, could_open, group_name, make, own::OwnCgroups, sweep, write};
+use super::{MEMBERS, SWITCHES, can_enable, group_name, make, own::OwnCgroups, sweep, write};
 use crate::process::pid_identity::ProcessId;
 
 /// A memory limit for this process and its descendants, until it is dropped.
@@ -40,7 +40,7 @@ impl MemoryLimit {
         if self.group.join(LIMIT).exists() {
             return Ok(());
         }
-        if !could_open(&self.above, "memory") {
+        if !can_enable(&self.above, "memory") {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         self.opened = true;

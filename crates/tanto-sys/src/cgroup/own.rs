@@ -66,7 +66,7 @@ impl OwnCgroups {
     pub fn could_count_memory(&self) -> bool {
         match (self.memory(), self.unified()) {
             (Some(memory), _) => super::is_ours(memory).is_ok(),
-            (None, Some(unified)) => super::could_open(unified, "memory"),
+            (None, Some(unified)) => super::can_enable(unified, "memory"),
             (None, None) => false,
         }
     }

@@ -172,13 +172,13 @@ fn impossible_operations_fail() {
 fn alone() {
     let above = OwnCgroups::find().unified().unwrap().to_owned();
     let unified = make(&above, &own_name(0)).unwrap();
-    let opened = open(&above, &unified, "hugetlb");
+    let opened = enable_controller(&above, &unified, "hugetlb");
     assert!(opened.is_some(), "it is alone");
     let group = Cgroup { home: OwnCgroups::find(), unified, memory: None, opened };
     assert!(OwnCgroups::find().unified().unwrap().starts_with(&group.unified), "it went out of the way");
     let job = group.within("1").unwrap();
     assert!(job.unified.join("hugetlb.2MB.current").exists());
-    assert!(open(&above, &group.unified, "hugetlb").is_none(), "it is not there any more");
+    assert!(enable_controller(&above, &group.unified, "hugetlb").is_none(), "it is not there any more");
     drop(job);
     drop(group);
     assert_eq!(OwnCgroups::find().unified().unwrap(), above);

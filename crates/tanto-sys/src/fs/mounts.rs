@@ -48,13 +48,13 @@ pub fn make_all_private() -> io::Result<()> {
 }
 
 /// Mounts a virtual file system with options such as `size=1m`.
-pub fn mount_virtual(what: VirtualFs, at: &Path, options: &str) -> io::Result<()> {
-    let flags = match what {
+pub fn mount_virtual(kind: VirtualFs, at: &Path, options: &str) -> io::Result<()> {
+    let flags = match kind {
         VirtualFs::Proc | VirtualFs::Mqueue => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
         VirtualFs::Devpts => MountFlags::NOSUID | MountFlags::NOEXEC,
         VirtualFs::Tmpfs => MountFlags::NODEV,
     };
-    mount(what.name(), at, flags, options)
+    mount(kind.name(), at, flags, options)
 }
 
 /// Mounts a file, or a directory with all mounts below it, in a second place.

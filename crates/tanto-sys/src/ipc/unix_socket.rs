@@ -83,7 +83,11 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         assert_eq!(connect(&dir, "door").unwrap_err().kind(), io::ErrorKind::NotFound);
         drop(listen(&dir, "door").unwrap());
-        assert_eq!(connect(&dir, "door").unwrap_err().kind(), io::ErrorKind::ConnectionRefused, "it is dead");
+        assert_eq!(
+            connect(&dir, "door").unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused,
+            "its listener is closed"
+        );
         let listener = listen(&dir, "door").unwrap();
         assert_eq!(fs::metadata(dir.join("door")).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
