@@ -37,9 +37,9 @@ pub struct BuildSettings {
     pub user: Option<String>,
     /// Environment variables from the configuration.
     pub environment: BTreeMap<String, String>,
-    /// Values of make variables that need not be determined by each make.
+    /// Values of make variables that each make would determine.
     pub platform_vars: Vec<String>,
-    /// There is only one user, which packages take for root.
+    /// Only one user exists, which appears as root.
     pub one_user: bool,
     /// The unprivileged user also fetches and verifies distfiles.
     pub unprivileged_checksum: bool,
@@ -70,23 +70,23 @@ pub struct BuildSettings {
 }
 
 impl BuildSettings {
-    /// Returns the memory for files, if there is any.
+    /// Returns the scratch memory of a package, if there is any.
     pub fn scratch_memory(&self) -> Option<ScratchMemory> {
-        // Most is held and written while it is built.
+        // The build stage needs the most memory.
         let limit = self.limits.get(&Stage::Build).and_then(|limits| limits.memory);
         self.memory.map(|size| ScratchMemory { size, limit })
     }
 
-    /// Asks the tree whether packages need no other users (UNPRIVILEGED), in the directory of a package.
-    pub fn ask_for_users(&mut self, location: &str) {
+    /// Clears `one_user` if the tree builds unprivileged: packages need no other users then. `location`: any package.
+    pub fn check_unprivileged(&mut self, location: &str) {
         let Some(sandbox) = self.sandbox.as_ref().filter(|_| self.one_user) else { return };
         let (dir, make) = (quoted(&format!("{}/{location}", self.pkgsrc)), quoted(&self.make));
-        let said = sandbox.output_of(&format!("cd {dir} && {make} show-var VARNAME=UNPRIVILEGED"));
-        self.one_user = !said.is_ok_and(|said| said.trim().eq_ignore_ascii_case("yes"));
+        let output = sandbox.output_of(&format!("cd {dir} && {make} show-var VARNAME=UNPRIVILEGED"));
+        self.one_user = !output.is_ok_and(|output| output.trim().eq_ignore_ascii_case("yes"));
     }
 }
 
-/// Memory for the files that a package writes.
+/// Memory for files written by a package.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScratchMemory {
     /// Bytes of files.

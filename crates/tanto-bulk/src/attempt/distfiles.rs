@@ -45,7 +45,7 @@ pub struct Fetch {
 /// The interval between attempts to lock a file.
 const STEP: Duration = Duration::from_millis(100);
 /// The maximum length of output that is kept, in bytes.
-const LONGEST: usize = 1 << 20;
+const MAX_OUTPUT: usize = 1 << 20;
 
 impl Fetch {
     /// Encodes the fields as options of a command line.
@@ -62,7 +62,7 @@ impl Fetch {
         ])
     }
 
-    /// Decodes such options.
+    /// Decodes these options; `None` if they are malformed.
     pub fn read(words: &[Vec<u8>]) -> Option<Fetch> {
         let [own, distdir, lock, have, names, get, hook] =
             values(words, ["own", "distdir", "lock", "have", "names", "get", "hook"])?;
@@ -72,15 +72,15 @@ impl Fetch {
         is_whole.then_some(Fetch { own, distdir, lock, have, names, get, hook })
     }
 
-    /// Fetches. Returns the exit code of the line that failed, or 0. An error is the machine's fault.
+    /// Fetches missing files. Returns the exit code of the line that failed, or 0. An error is a machine failure.
     pub fn run(&self) -> io::Result<i32> {
-        if self.are_there()? {
+        if self.are_complete()? {
             return Ok(0);
         }
-        let (said, _) = said(&self.names)?;
-        let names = names(&said);
+        let (output, _) = output_of(&self.names)?;
+        let names = names(&output);
         let lock = lock::open_lock_file(&self.lock)?;
-        if self.take(&lock, &names)? && self.are_there()? {
+        if self.lock_files(&lock, &names)? && self.are_complete()? {
             return Ok(0);
         }
         self.begin(&names)?;
@@ -92,21 +92,21 @@ impl Fetch {
         Ok(code)
     }
 
-    /// Returns whether nothing is missing. Only then the output of the check is printed.
-    fn are_there(&self) -> io::Result<bool> {
+    /// Returns whether all files are in `distdir`. Prints the output of the check only then.
+    fn are_complete(&self) -> io::Result<bool> {
         if self.have.is_empty() {
             return Ok(false);
         }
-        let (said, status) = said(&self.have)?;
+        let (output, status) = output_of(&self.have)?;
         if status.success() {
-            io::stdout().write_all(&said)?;
+            io::stdout().write_all(&output)?;
         }
         Ok(status.success())
     }
 
     /// Locks the files until the lock file is closed. Returns whether it had to wait.
-    fn take(&self, lock: &File, names: &[&Path]) -> io::Result<bool> {
-        let mut places: Vec<(u64, &Path)> = names.iter().map(|name| (place(name), *name)).collect();
+    fn lock_files(&self, lock: &File, names: &[&Path]) -> io::Result<bool> {
+        let mut places: Vec<(u64, &Path)> = names.iter().map(|name| (lock_offset(name), *name)).collect();
         // The common order excludes deadlocks.
         places.sort_unstable();
         let mut waited = false;
@@ -114,7 +114,7 @@ impl Fetch {
         for (at, name) in places {
             while !lock::try_lock_byte(lock, at)? {
                 if !waited {
-                    println!("tanto: {} is fetched for another package", name.display());
+                    println!("tanto: waiting for {}, which another package fetches", name.display());
                 }
                 waited = true;
                 // Output shows the monitor that this process does not hang.
@@ -162,17 +162,17 @@ impl Fetch {
     }
 }
 
-/// Returns the beginning of a line's output.
-fn said(line: &str) -> io::Result<(Vec<u8>, ExitStatus)> {
+/// Returns the beginning of a line's output, and its status.
+fn output_of(line: &str) -> io::Result<(Vec<u8>, ExitStatus)> {
     let mut child = shell(&format!("exec 2>&1\n{line}")).stdout(Stdio::piped()).spawn()?;
-    let (mut said, mut room) = (Vec::new(), [0; 1 << 12]);
+    let (mut output, mut buffer) = (Vec::new(), [0; 1 << 12]);
     if let Some(out) = &mut child.stdout {
-        while let length @ 1.. = out.read(&mut room)? {
-            let kept = length.min(LONGEST.saturating_sub(said.len()));
-            said.extend_from_slice(&room[..kept]);
+        while let length @ 1.. = out.read(&mut buffer)? {
+            let kept = length.min(MAX_OUTPUT.saturating_sub(output.len()));
+            output.extend_from_slice(&buffer[..kept]);
         }
     }
-    Ok((said, child.wait()?))
+    Ok((output, child.wait()?))
 }
 
 /// Returns the names in a text. Skips names that lead elsewhere.
@@ -186,8 +186,8 @@ fn names(text: &[u8]) -> Vec<&Path> {
     names
 }
 
-/// The byte of a name in the lock file. Two names with the same byte exclude each other needlessly.
-fn place(name: &Path) -> u64 {
+/// Returns the byte of a name in the lock file. Names with the same byte exclude each other needlessly.
+fn lock_offset(name: &Path) -> u64 {
     let digest = Sha512::digest(name.as_os_str().as_bytes());
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte)) >> 2
 }

@@ -1,4 +1,4 @@
-//! The build environment: mount namespace, sandboxes and the shares of the machine, from the configuration.
+//! Creates the build environment from the configuration: mount namespace, sandboxes, memory and job tokens.
 
 use std::cell::OnceCell;
 use std::io;
@@ -28,13 +28,13 @@ pub struct Environment {
     hidden: Vec<String>,
     /// This process is root only in its user namespace, where no other user exists.
     pub as_user: bool,
-    /// Made on first use.
+    /// Created on first use.
     sandbox: OnceCell<Sandbox>,
 }
 
 impl Environment {
     /// Enters a mount namespace if the configuration asks for sandboxes: its mounts vanish with this process. The paths of
-    /// the state, the signing keys and `hidden` are hidden in sandboxes. To be called while the process has one thread.
+    /// the state, the signing keys and `hidden` are hidden in sandboxes. The process must have one thread.
     pub fn enter(config: &Config, hidden: Option<&str>) -> Result<Option<Rc<Environment>>, BulkError> {
         if config.sandbox == NO_SANDBOX {
             return Ok(None);
@@ -48,7 +48,7 @@ impl Environment {
         Ok(Some(Rc::new(Environment { config: config.clone(), hidden, as_user, sandbox: OnceCell::new() })))
     }
 
-    /// The sandbox that all packages share.
+    /// Returns the data that all sandboxes share.
     pub fn sandbox(&self) -> Result<&Sandbox, String> {
         if let Some(sandbox) = self.sandbox.get() {
             return Ok(sandbox);
@@ -69,13 +69,12 @@ fn enter_namespace() -> io::Result<bool> {
     Ok(as_user)
 }
 
-/// The path of this program.
 fn program() -> Result<String, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     Ok(program.to_string_lossy().into_owned())
 }
 
-/// Gathers the settings of all attempts, and tries out the sandbox.
+/// Returns the settings of all attempts. Checks that the sandbox works.
 pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<BuildSettings, BulkError> {
     let as_user = environment.is_some_and(|it| it.as_user);
     let is_root = user::effective() == ROOT && !as_user;
@@ -88,8 +87,8 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Bu
         Some(environment) => {
             let sandbox = environment.sandbox()?.clone();
             let programs = [config.make.as_str(), &config.pkg_add, &config.pkg_delete];
-            let said = sandbox.check_usable(&config.pkgsrc, &programs, &platform_vars::question(config))?;
-            (Some(sandbox), platform_vars::known(&said))
+            let output = sandbox.check_usable(&config.pkgsrc, &programs, &platform_vars::print_line(config))?;
+            (Some(sandbox), platform_vars::parse(&output))
         }
     };
     let clients = match config.build_clients {
@@ -137,7 +136,7 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Bu
     })
 }
 
-/// The number of job tokens for all packages.
+/// Returns the number of job tokens for all packages.
 pub fn job_tokens(config: &Config) -> usize {
     if config.jobs == 0 { cpu::count() } else { config.jobs }
 }
@@ -162,7 +161,7 @@ fn make_wrappers(config: &Config) -> Result<Option<MakeWrappers>, BulkError> {
 /// Below this, most packages would be moved to the disk.
 const MIN_SCRATCH: u64 = 256 << 20;
 
-/// The bytes that each package may write in memory; `None` if packages write on the disk.
+/// Returns the bytes that each package may write in memory; `None`: packages write on the disk.
 fn scratch_bytes(config: &Config, clients: usize, as_user: bool) -> Option<u64> {
     let bytes = match config.scratch_size {
         Scratch::Most(bytes) => return Some(bytes),

@@ -1,5 +1,5 @@
-//! Wrapper scripts of make, so that the jobs of all packages share one pool of tokens. pkgsrc and many packages pass
-//! `-jN`, and a make with a number of its own shares no tokens. The scripts remove that argument and pass the pool.
+//! Writes wrapper scripts of make through which all packages share one pool of job tokens. pkgsrc and many packages pass
+//! `-jN`, and a make with its own number shares no tokens: the scripts replace that argument by the pool.
 
 use std::ffi::OsString;
 use std::fs;
@@ -31,9 +31,8 @@ impl MakeWrappers {
         let tree = find(make, path).map_or(make.to_owned(), |path| path.to_string_lossy().into_owned());
         let find_tree = format!("kind=bsd\nreal={}\n", quoted(&tree));
         let write = |name: &str, find: &str| {
-            let text = format!(
-                "#!/bin/sh\n# Written by Tanto: its jobs come out of one pool for all packages.\n{find}{SCRIPT}"
-            );
+            let text =
+                format!("#!/bin/sh\n# Written by Tanto: all packages share one pool of job tokens.\n{find}{SCRIPT}");
             let path = dir.join(name);
             fs::write(&path, text)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
@@ -57,7 +56,7 @@ mod tests {
     use std::process::Command;
     use tanto_testing::Scratch;
 
-    /// Arguments that the scripts pass to the real programs. Descriptor 0 has these tokens.
+    /// Returns the arguments that the scripts pass to the real programs. Descriptor 0 is a pipe with these tokens.
     fn called(place: &Scratch, tokens: &[u8], environment: &[(&str, &str)], words: &[&str]) -> [String; 2] {
         for name in ["bin/gmake", "bin/tree-make"] {
             place.program(name, "#!/bin/sh\necho \"$@\"\n");
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_a_build_does_as_it_is_told() {
+    fn without_tokens_the_number_of_jobs_is_kept() {
         let place = Scratch::new("makes-without");
         let both = |words: &[&str]| {
             let [gnu, bsd] = called(&place, b"", &[], words);
@@ -93,24 +92,24 @@ mod tests {
         // A malformed number is passed on.
         assert_eq!(both(&["-jx"]), "-jx");
         let closed = called(&place, b"", &[("TANTO_TOKENS", "999,998")], &["-j4"]);
-        assert_eq!(closed, ["-j4", "-j4"], "the descriptors were closed on the way");
+        assert_eq!(closed, ["-j4", "-j4"], "the descriptors were closed");
     }
 
     #[test]
-    fn with_tokens_a_build_shares() {
+    fn with_tokens_the_pool_is_passed() {
         let place = Scratch::new("makes-with");
         let shared = ("TANTO_TOKENS", "0,0");
         let both = |tokens: &[u8], words| called(&place, tokens, &[shared], words);
         assert_eq!(both(b"+++", &["-j8", "all"]), ["--jobserver-auth=0,0 all", "-J 8,9 -j8 all"]);
         assert_eq!(both(b"", &["-j", "all"]), ["--jobserver-auth=0,0 all", "-J 8,9 -j4096 all"]);
         assert_eq!(both(b"+++", &["-j1", "all"]), ["-j1 all", "-j1 all"]);
-        assert_eq!(both(b"+++", &["all"]), ["all", "all"], "a package that may not have more has none");
+        assert_eq!(both(b"+++", &["all"]), ["all", "all"], "a sequential package uses no tokens");
         let below = [shared, ("MAKEFLAGS", " -j8 --jobserver-auth=50,51")];
         assert_eq!(called(&place, b"", &below, &["-j8", "all"])[0], "all");
     }
 
     #[test]
-    fn where_no_pipe_can_be_had_that_does_not_block_the_trees_make_has_one_job() {
+    fn bmake_has_one_job_without_a_nonblocking_pipe() {
         let place = Scratch::new("makes-blocking");
         place.program("bin/dd", "#!/bin/sh\nexit 1\n");
         let called = called(&place, b"+++", &[("TANTO_TOKENS", "0,0")], &["-j8", "all"]);

@@ -1,31 +1,31 @@
-//! Make variables that makefiles otherwise determine by running commands each time they are read.
+//! Asks once for make variables that makefiles would otherwise determine in each make by running commands.
 
 use crate::attempt::sandbox::Sandbox;
 use crate::config::Config;
 use crate::shell::{quoted, said, shell};
 
 /// Variables that pkgsrc (`mk/bsd.prefs.mk`) passes to nested makes. Packages cannot change them.
-const ASKED: [&str; 5] = ["OPSYS", "OS_VERSION", "LOWER_OPSYS", "HOST_MACHINE_ARCH", "_PKGSRCDIR"];
+const VARIABLES: [&str; 5] = ["OPSYS", "OS_VERSION", "LOWER_OPSYS", "HOST_MACHINE_ARCH", "_PKGSRCDIR"];
 
-/// Asks for the arguments of make; none if the tree does not know the variables.
+/// Returns the variables as arguments of make; none if the tree lacks the target.
 pub fn ask(config: &Config, sandbox: Option<&Sandbox>) -> Vec<String> {
-    let line = question(config);
+    let line = print_line(config);
     let flags = sandbox.map_or_else(|| said(shell(&line)), |sandbox| sandbox.output_of(&line));
-    known(&flags.unwrap_or_default())
+    parse(&flags.unwrap_or_default())
 }
 
-/// The shell line that prints the variables.
-pub fn question(config: &Config) -> String {
+/// Returns the shell line that prints the variables.
+pub fn print_line(config: &Config) -> String {
     format!("cd {} && {} show-subdir-var VARNAME=MAKEFLAGS", quoted(&config.pkgsrc), quoted(&config.make))
 }
 
 /// Parses the output. Omits values that make would read differently.
-pub fn known(flags: &str) -> Vec<String> {
+pub fn parse(flags: &str) -> Vec<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
-    let is_known = |word: &&str| {
-        word.split_once('=').is_some_and(|(name, value)| ASKED.contains(&name) && value.bytes().all(is_plain))
+    let is_asked = |word: &&str| {
+        word.split_once('=').is_some_and(|(name, value)| VARIABLES.contains(&name) && value.bytes().all(is_plain))
     };
-    flags.split_ascii_whitespace().filter(is_known).map(str::to_owned).collect()
+    flags.split_ascii_whitespace().filter(is_asked).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -34,17 +34,17 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn only_what_the_system_is_asked_is_known() {
+    fn only_plain_platform_variables_are_parsed() {
         let flags =
             "_MAKE=/pkg/bmake OPSYS=Linux OS_VERSION=6.1-x _PKGSRCDIR=/src PKGTOOLS_VERSION=2017 LOWER_OPSYS=a\\ b";
-        assert_eq!(known(flags), ["OPSYS=Linux", "OS_VERSION=6.1-x", "_PKGSRCDIR=/src"]);
+        assert_eq!(parse(flags), ["OPSYS=Linux", "OS_VERSION=6.1-x", "_PKGSRCDIR=/src"]);
     }
 
     #[test]
-    fn a_tree_that_says_nothing_is_told_nothing() {
+    fn failing_make_yields_no_variables() {
         let place = Scratch::new("bulk-facts");
-        let config = |said: &str| {
-            place.program("make", format!("#!/bin/sh\n{said}\n"));
+        let config = |line: &str| {
+            place.program("make", format!("#!/bin/sh\n{line}\n"));
             let make = format!("{}/make", place.text());
             Config { pkgsrc: place.text().to_owned(), make, ..Config::default() }
         };

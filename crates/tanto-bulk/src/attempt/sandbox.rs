@@ -1,4 +1,4 @@
-//! Sandboxes of packages: their mounts, and the lines that run a stage's command in them.
+//! Sandboxes of packages: their mounts, and the lines that run commands in them.
 
 mod masks;
 mod template;
@@ -30,7 +30,7 @@ pub struct Sandbox {
     as_user: bool,
     /// Mounts of all packages.
     base: Vec<Mount>,
-    /// Mounts of all scans, which are read-only.
+    /// Read-only mounts of all scans.
     scan_base: Vec<Mount>,
     /// Directories that fill an empty prefix and its database.
     kit: Vec<(PathBuf, Vec<PathBuf>)>,
@@ -44,12 +44,11 @@ pub struct Sandbox {
 /// Options of a command in a sandbox.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StageAccess {
-    /// It is the package's first.
+    /// The first command of a package: creates the sandbox.
     pub first: bool,
-    /// It has the network.
-    pub fetches: bool,
-    /// On success, its report contains the size of all changes.
-    pub measures: bool,
+    pub network: bool,
+    /// Reports the size of all changes on success.
+    pub measure: bool,
 }
 
 impl Sandbox {
@@ -63,7 +62,7 @@ impl Sandbox {
         hidden: &[String],
     ) -> Result<Sandbox, String> {
         let shared = Shared::make(config, kind, as_user)?;
-        let on = |overlays| Sandbox::on(&shared, config, program, hidden, overlays);
+        let on = |overlays| Sandbox::with_template(&shared, config, program, hidden, overlays);
         let with_overlays = on(true)?;
         if kind == SandboxKind::Overlay || with_overlays.output_of(":").is_ok() {
             return Ok(with_overlays);
@@ -72,7 +71,7 @@ impl Sandbox {
         on(false)
     }
 
-    fn on(
+    fn with_template(
         shared: &Shared,
         config: &Config,
         program: &str,
@@ -80,10 +79,10 @@ impl Sandbox {
         overlays: bool,
     ) -> Result<Sandbox, String> {
         let Shared { dir, kind, as_user, template, masks, kit: (above, kit) } = shared;
-        let (var, makes) = (dir.join("var"), Path::new(&config.state).join(MAKES));
-        let looks = looks(config, hidden, makes);
+        let (var, makes) = (dir.join("var"), Path::new(&config.state).join(MAKE_WRAPPERS));
+        let read_only = read_only_mounts(config, hidden, makes);
         let mut points: Vec<PathBuf> =
-            kit.iter().map(|(at, _)| at).chain(looks.iter().map(|it| &it.at)).cloned().collect();
+            kit.iter().map(|(at, _)| at).chain(read_only.iter().map(|it| &it.at)).cloned().collect();
         // In the directory of logs, each package has a directory that does not exist yet.
         let mut private: Vec<PathBuf> = kit.iter().map(|(at, _)| at.clone()).collect();
         private.push(PathBuf::from(&config.wrkobjdir));
@@ -97,19 +96,19 @@ impl Sandbox {
             points: &points,
             private: &private,
             masks,
-            written: true,
+            writable: true,
             overlays,
         };
         let base = policy.mounts().map_err(failed)?;
-        let scan_base = MountPolicy { written: false, ..policy }.mounts().map_err(failed)?;
-        let with_looks = |mounts: Vec<Mount>| [mounts, looks.clone()].concat();
+        let scan_base = MountPolicy { writable: false, ..policy }.mounts().map_err(failed)?;
+        let with_read_only = |mounts: Vec<Mount>| [mounts, read_only.clone()].concat();
         let it = Sandbox {
             dir: dir.clone(),
             program: program.to_owned(),
             kind: *kind,
             as_user: *as_user,
-            base: with_looks(base),
-            scan_base: with_looks(scan_base),
+            base: with_read_only(base),
+            scan_base: with_read_only(scan_base),
             kit: kit.clone(),
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
@@ -120,16 +119,16 @@ impl Sandbox {
         Ok(it)
     }
 
-    /// Enters a sandbox once, to check that it works and that the programs exist. Returns the output of `question`;
-    /// empty if that fails.
+    /// Enters a sandbox once to check that it works and that the programs exist. Returns the output of the line `question`,
+    /// which may fail.
     pub fn check_usable(&self, pkgsrc: &str, programs: &[&str], question: &str) -> Result<String, String> {
         let mut line = format!("cd {} || exit 1", quoted(pkgsrc));
         for program in programs {
             let name = quoted(program);
-            line += &format!("; command -v {name} >/dev/null || {{ echo {name} is not there; exit 1; }}");
+            line += &format!("; command -v {name} >/dev/null || {{ echo {name}: not found; exit 1; }}");
         }
         self.output_of(&format!("{line}; ({question}) 2>/dev/null || :"))
-            .map_err(|why| format!("nothing can be built in a sandbox: {why}"))
+            .map_err(|why| format!("cannot build in a sandbox: {why}"))
     }
 
     /// Runs a line in a new sandbox, before packages are built. Returns its output.
@@ -141,7 +140,6 @@ impl Sandbox {
         left.and(entered)
     }
 
-    /// Returns the place of a client's sandbox.
     pub fn place(&self, client: usize) -> SandboxDir {
         SandboxDir::new(self.dir.join((client + 1).to_string()))
     }
@@ -238,10 +236,10 @@ impl Sandbox {
                 let _ = write!(entry, " --hook={}", quoted(&self.prepare_chroot));
             }
         }
-        if access.fetches {
+        if access.network {
             entry += " --network";
         }
-        if access.measures {
+        if access.measure {
             entry += " --measure";
         }
         if line.is_empty() { entry } else { format!("{entry} -- {}", quoted(line)) }
@@ -254,7 +252,7 @@ impl Sandbox {
         let file = self.place(client).dir().join("needs");
         match (LayerRequest { store: store.clone(), dependencies }).write(&file) {
             Ok(()) => format!("{} --needs={} -- {}", self.enter(client), quoted(&file.to_string_lossy()), quoted(line)),
-            // The command fails in the same way and reports that.
+            // The command reports the same error.
             Err(_) => self.inside(client, line, StageAccess::default()),
         }
     }
@@ -293,7 +291,7 @@ impl Shared {
         };
         let masks = Masks::make(&template, &dir.join("masks"), kind == SandboxKind::Overlay).map_err(failed)?;
         let kit = kit(config, &dir, as_user)?;
-        let makes = Path::new(&config.state).join(MAKES);
+        let makes = Path::new(&config.state).join(MAKE_WRAPPERS);
         for path in [Path::new(&config.packages), Path::new(&config.distdir), &makes] {
             fs::create_dir_all(path).map_err(failed)?;
         }
@@ -310,7 +308,7 @@ const WORK_LOG: &str = "work.log";
 /// An empty directory.
 const NOTHING: &str = "nothing";
 /// The directory of make wrappers, in the state directory.
-const MAKES: &str = "makes";
+const MAKE_WRAPPERS: &str = "makes";
 
 /// Sorts parents before children.
 fn sorted(mounts: &mut [Mount]) {
@@ -323,15 +321,15 @@ fn store(config: &Config, as_user: bool) -> LayerStore {
 }
 
 /// Read-only mounts besides the template.
-fn looks(config: &Config, hidden: &[String], makes: PathBuf) -> Vec<Mount> {
-    let look = |path: &str| Mount { at: path.into(), kind: MountKind::ReadOnly(path.into()) };
+fn read_only_mounts(config: &Config, hidden: &[String], makes: PathBuf) -> Vec<Mount> {
+    let read_only = |path: &str| Mount { at: path.into(), kind: MountKind::ReadOnly(path.into()) };
     let hidden = hidden.iter().filter(|path| !path.is_empty());
     let mut mounts: Vec<Mount> = hidden.map(|path| Mount { at: path.into(), kind: MountKind::Hidden }).collect();
-    mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| look(path)));
+    mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| read_only(path)));
     mounts.push(Mount { at: makes.clone(), kind: MountKind::ReadOnly(makes) });
     // The file of MAKECONF can be anywhere.
     let settings = config.makeconf().filter(|path| path.is_file());
-    mounts.extend(settings.map(|path| look(&path.to_string_lossy())));
+    mounts.extend(settings.map(|path| read_only(&path.to_string_lossy())));
     mounts
 }
 

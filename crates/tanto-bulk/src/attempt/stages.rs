@@ -55,8 +55,8 @@ impl StageCommands<'_> {
             Stage::Depends => return sandbox.provide(self.client, self.needs(), &line()),
             _ => {}
         }
-        let (first, measures) = (stage == Stage::ClientClean, stage == Stage::Package);
-        sandbox.inside(self.client, &line(), StageAccess { first, measures, ..StageAccess::default() })
+        let (first, measure) = (stage == Stage::ClientClean, stage == Stage::Package);
+        sandbox.inside(self.client, &line(), StageAccess { first, measure, ..StageAccess::default() })
     }
 
     fn line(&self, stage: Stage, keeps_package: bool) -> String {
@@ -67,9 +67,9 @@ impl StageCommands<'_> {
             Stage::ClientClean if settings.sandbox.is_some() => settings.prepare_action.clone(),
             Stage::ClientClean => writer.client_clean(),
             Stage::PreClean => {
-                settings.workdirs.noting(&spec.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"], false))
+                settings.workdirs.record_line(&spec.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"], false))
             }
-            Stage::Clean => settings.workdirs.forgetting(&spec.name, &writer.clean(&[], keeps_package)),
+            Stage::Clean => settings.workdirs.forget_line(&spec.name, &writer.clean(&[], keeps_package)),
             Stage::Depends => writer.depends(),
             Stage::Checksum => writer.fetch(*client),
             Stage::Configure => writer.with_users("configure", "configure"),

@@ -1,5 +1,5 @@
-//! Work directories of packages that are built without a sandbox. A note of each allows measuring it, and removing it
-//! after a killed build.
+//! Records the work directories of packages that are built without a sandbox, to measure them and to remove them after a
+//! killed build.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use crate::shell::quoted;
 /// The directory of notes, in the state directory.
 const NOTES: &str = "works";
 
-/// The notes of a state directory.
+/// The notes in a state directory.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Workdirs {
     dir: PathBuf,
@@ -22,7 +22,7 @@ impl Workdirs {
     }
 
     /// Returns a line that runs `line` and notes the last line of its output as the work directory.
-    pub fn noting(&self, package: &str, line: &str) -> String {
+    pub fn record_line(&self, package: &str, line: &str) -> String {
         let (dir, note) = (quoted(&self.dir.to_string_lossy()), self.note(package));
         // A failed note, for example on a full disk, is no failure of the package.
         let keep = format!("mkdir -p {dir} && printf '%s\\n' \"$out\" | tail -n 1 >{note}");
@@ -30,7 +30,7 @@ impl Workdirs {
     }
 
     /// Returns a line that runs `line` and, on success, removes the note.
-    pub fn forgetting(&self, package: &str, line: &str) -> String {
+    pub fn forget_line(&self, package: &str, line: &str) -> String {
         format!("{line} && rm -f {}", self.note(package))
     }
 
@@ -79,21 +79,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_is_known_until_it_is_gone() {
+    fn notes_last_until_the_work_directory_is_removed() {
         let place = Scratch::new("works");
         let workdirs = Workdirs::of(place.text());
         assert_eq!((workdirs.all().unwrap(), workdirs.get("a-1")), (vec![], None));
-        let noted = run(&workdirs.noting("a-1", "echo cleans; echo /there/a"));
-        assert_eq!(noted, (Some(0), "cleans\n/there/a\n".into()), "it is in the log too");
-        assert_eq!(run(&workdirs.noting("b-1", "echo no path; exit 3")).0, Some(3));
+        let noted = run(&workdirs.record_line("a-1", "echo cleans; echo /there/a"));
+        assert_eq!(noted, (Some(0), "cleans\n/there/a\n".into()), "the output is printed too");
+        assert_eq!(run(&workdirs.record_line("b-1", "echo no path; exit 3")).0, Some(3));
         assert_eq!((workdirs.get("a-1"), workdirs.get("b-1")), (Some("/there/a".into()), None));
         assert_eq!(workdirs.all().unwrap(), ["a-1", "b-1"]);
         assert_eq!(run(&format!("echo {}", workdirs.word("a-1"))).1, "/there/a\n");
-        assert_eq!(run(&workdirs.forgetting("a-1", "false")).0, Some(1));
-        assert!(workdirs.get("a-1").is_some(), "it may be there still");
+        assert_eq!(run(&workdirs.forget_line("a-1", "false")).0, Some(1));
+        assert!(workdirs.get("a-1").is_some(), "the work directory may still exist");
         std::fs::write(place.at("works/a-1"), "/ther").unwrap();
-        assert_eq!(workdirs.get("a-1"), None, "it was torn");
-        assert_eq!(run(&workdirs.forgetting("a-1", "true")).0, Some(0));
+        assert_eq!(workdirs.get("a-1"), None, "an incomplete note");
+        assert_eq!(run(&workdirs.forget_line("a-1", "true")).0, Some(0));
         workdirs.forget("b-1").unwrap();
         assert!(workdirs.all().unwrap().is_empty());
     }

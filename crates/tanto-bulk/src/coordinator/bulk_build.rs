@@ -105,7 +105,7 @@ fn run_locked<V: View>(
     run_script("script_phase_build", &config.script_phase_build)?;
     let mut settings = environment::settings(config, environment.as_deref())?;
     if let Some(package) = plan.packages.first() {
-        settings.ask_for_users(&package.location);
+        settings.check_unprivileged(&package.location);
     }
     if settings.one_user {
         plan.only_one_user();

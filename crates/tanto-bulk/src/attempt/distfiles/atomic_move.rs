@@ -27,7 +27,7 @@ pub(super) fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
             if kind.is_dir() {
                 open.push(name);
             } else if kind.is_file()
-                && !urls::is_ours(&name)
+                && !urls::is_script_or_list(&name)
                 && !name.as_os_str().to_string_lossy().ends_with(UNFINISHED)
             {
                 files.push(name);
@@ -47,23 +47,23 @@ pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     move_file(from, to, true).map(drop)
 }
 
-/// Moves a file to its place atomically, and makes it ours alone; `for_good`: durably. While the returned file is open,
+/// Moves a file to its place atomically, and makes it ours alone; `durable`: durably. While the returned file is open,
 /// `leftovers` does not return the new one.
-pub(crate) fn move_file(from: &Path, to: &Path, for_good: bool) -> io::Result<File> {
+pub(crate) fn move_file(from: &Path, to: &Path, durable: bool) -> io::Result<File> {
     let mut content = file::open_no_follow(from)?;
     let data = content.metadata()?;
     if !data.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     // A file with another hard link could be changed through that.
     if data.nlink() == 1 {
         if data.uid() != user::effective() {
             fchown(&content, Some(user::effective()), None)?;
         }
-        content.set_permissions(Permissions::from_mode(SEEN_BY_ALL))?;
+        content.set_permissions(Permissions::from_mode(READABLE))?;
         // If a writer holds the lock, this continues without it.
         lock::try_lock_exclusive(&content)?;
-        if for_good {
+        if durable {
             content.sync_all()?;
         }
         match fs::rename(from, to) {
@@ -71,19 +71,19 @@ pub(crate) fn move_file(from: &Path, to: &Path, for_good: bool) -> io::Result<Fi
             renamed => return renamed.map(|()| content),
         }
     }
-    copy(&mut content, to, for_good)
+    copy(&mut content, to, durable)
 }
 
-const SEEN_BY_ALL: u32 = 0o644;
+const READABLE: u32 = 0o644;
 
 /// Copies a file from another file system, or one that others could change.
-fn copy(content: &mut File, to: &Path, for_good: bool) -> io::Result<File> {
+fn copy(content: &mut File, to: &Path, durable: bool) -> io::Result<File> {
     let new = to.with_file_name(temp_name(&std::process::id().to_string()));
     let mut copied = claim(&new)?;
     let mut fill = || {
         io::copy(content, &mut copied)?;
-        copied.set_permissions(Permissions::from_mode(SEEN_BY_ALL))?;
-        if for_good {
+        copied.set_permissions(Permissions::from_mode(READABLE))?;
+        if durable {
             copied.sync_all()?;
         }
         fs::rename(&new, to)
@@ -103,7 +103,7 @@ pub(super) fn claim(path: &Path) -> io::Result<File> {
     loop {
         let claimed = lock::open_lock_file(path)?;
         if !lock::try_lock_exclusive(&claimed)? {
-            return Err(io::Error::other("another process is making it"));
+            return Err(io::Error::other("another process is writing it"));
         }
         // Another process may have removed it as a leftover before the lock.
         let data = claimed.metadata()?;
@@ -117,9 +117,9 @@ pub(super) fn claim(path: &Path) -> io::Result<File> {
 const PREFIX: &str = ".tanto-";
 const SUFFIX: &str = ".new";
 
-/// Returns a temporary name; `what` distinguishes it from others in its directory.
-pub(crate) fn temp_name(what: &str) -> String {
-    format!("{PREFIX}{what}{SUFFIX}")
+/// Returns the name of a temporary file; `id` is unique in its directory.
+pub(crate) fn temp_name(id: &str) -> String {
+    format!("{PREFIX}{id}{SUFFIX}")
 }
 
 /// Returns temporary files of killed processes in a directory tree, locked while they are open.
@@ -133,7 +133,7 @@ pub fn leftovers(dir: &Path) -> Vec<(PathBuf, File)> {
             if kind.is_dir() {
                 open.push(entry.path());
             } else if kind.is_file() && name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes()) {
-                left.extend(if_nobodys(entry.path()));
+                left.extend(lock_if_left(entry.path()));
             }
         }
     }
@@ -141,7 +141,7 @@ pub fn leftovers(dir: &Path) -> Vec<(PathBuf, File)> {
     left
 }
 
-fn if_nobodys(path: PathBuf) -> Option<(PathBuf, File)> {
+fn lock_if_left(path: PathBuf) -> Option<(PathBuf, File)> {
     let file = file::open_no_follow(&path).ok()?;
     lock::try_lock_exclusive(&file).ok()?.then_some((path, file))
 }

@@ -1,4 +1,4 @@
-//! Packages that fetch files by copying them from a directory, which counts them.
+//! Tests of fetching: packages "fetch" files by copying them from a directory, and log it.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Barrier;
@@ -9,7 +9,7 @@ use tanto_testing::Scratch;
 use super::*;
 use crate::shell::tests::words;
 
-/// A package that wants these files. Each fetch is written down in `log`.
+/// Returns the fetch of a package with these files. Each file is logged in `log`.
 fn fetch(place: &Scratch, package: &str, names: &str) -> Fetch {
     for dir in ["distdir", "server"] {
         fs::create_dir_all(place.at(dir)).unwrap();
@@ -35,7 +35,7 @@ fn log(place: &Scratch) -> String {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn options_round_trip() {
     let place = Scratch::new("distfiles-words");
     let it = Fetch { hook: "echo 'it is' \"$1\"".into(), ..fetch(&place, "a", "x") };
     assert_eq!(Fetch::read(&words(&it.words())), Some(it));
@@ -45,7 +45,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_is_fetched_is_there_for_all_and_fetched_no_more() {
+fn files_are_fetched_once() {
     let place = Scratch::new("distfiles-once");
     let it = fetch(&place, "a", "one sub/two");
     place.write("server/one", "1");
@@ -58,17 +58,17 @@ fn what_is_fetched_is_there_for_all_and_fetched_no_more() {
     place.write("server/three", "3");
     assert_eq!(fetch(&place, "b", "three one").run().unwrap(), 0);
     assert_eq!(fetch(&place, "b", "three one").run().unwrap(), 0);
-    assert_eq!(log(&place), "one\nsub/two\nthree\n", "the others were there");
+    assert_eq!(log(&place), "one\nsub/two\nthree\n", "existing files are not fetched");
     assert!(!it.own.exists() && !place.at("own-b").exists());
 }
 
 #[test]
-fn a_failure_leaves_nothing() {
+fn failed_fetch_leaves_nothing() {
     let place = Scratch::new("distfiles-failure");
     place.write("server/one", "1");
     assert_eq!(fetch(&place, "a", "one none").run().unwrap(), 1);
     let it = Fetch { hook: "exit 7".into(), ..fetch(&place, "a", "one") };
-    assert_eq!(it.run().unwrap(), 7, "who is asked does not want it");
+    assert_eq!(it.run().unwrap(), 7, "the hook refuses the file");
     assert_eq!(fs::read_dir(place.at("distdir")).unwrap().count(), 0);
     assert!(!it.own.exists());
 }
@@ -84,14 +84,14 @@ fn the_hook_gets_the_file_its_url_and_its_path() {
     it.hook = format!("echo \"$(cat \"$1\") <$2> $3\" >>{}", place.at("seen").display());
     assert_eq!(it.run().unwrap(), 0);
     let seen = fs::read_to_string(place.at("seen")).unwrap();
-    assert_eq!(seen, "1 <http://x/one?v=1> one\n2 <> sub/two\n", "a URL that make did not tell is empty");
+    assert_eq!(seen, "1 <http://x/one?v=1> one\n2 <> sub/two\n", "an unknown URL is empty");
     let mut names: Vec<_> = fs::read_dir(place.at("distdir")).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort_unstable();
     assert_eq!(names, ["one", "sub"]);
 }
 
 #[test]
-fn what_several_want_at_a_time_is_fetched_once() {
+fn concurrent_packages_fetch_a_file_once() {
     let place = Scratch::new("distfiles-several");
     for name in ["one", "two", "three"] {
         place.write(&format!("server/{name}"), name);
@@ -115,7 +115,7 @@ fn what_several_want_at_a_time_is_fetched_once() {
 }
 
 #[test]
-fn what_leads_elsewhere_is_not_brought() {
+fn links_and_special_files_are_not_published() {
     let place = Scratch::new("distfiles-links");
     place.write("secret", "secret");
     place.write("work.log", "log");
@@ -131,22 +131,22 @@ fn what_leads_elsewhere_is_not_brought() {
         fs::read_dir(place.at("distdir")).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names, [".part", "hard", "one"]);
-    // Who can still write to the one does not write to the other.
+    // The other hard link no longer shares its content.
     place.write("work.log", "other");
     assert_eq!(fs::read_to_string(place.at("distdir/hard")).unwrap(), "log");
     it.get = format!("rm -r {own}; ln -s {text} {own}");
     it.have = "false".into();
-    assert!(it.run().is_err(), "its directory is no directory any more");
+    assert!(it.run().is_err(), "the private directory is a link");
     fs::remove_file(&it.own).unwrap();
 }
 
 #[test]
-fn only_names_are_names() {
+fn names_outside_the_directory_are_skipped() {
     let text = b" a sub/b\n/etc/x ../y a/../b a  ./z";
-    let told: Vec<String> = names(text).iter().map(|name| name.display().to_string()).collect();
-    assert_eq!(told, ["a", "sub/b"]);
-    assert_ne!(place(Path::new("a")), place(Path::new("b")));
-    assert!(i64::try_from(place(Path::new("a"))).is_ok());
+    let names: Vec<String> = names(text).iter().map(|name| name.display().to_string()).collect();
+    assert_eq!(names, ["a", "sub/b"]);
+    assert_ne!(lock_offset(Path::new("a")), lock_offset(Path::new("b")));
+    assert!(i64::try_from(lock_offset(Path::new("a"))).is_ok());
 }
 
 /// Waits for a value. A process that another test forks holds copies of our locks until its exec, also of those that `leftovers`
@@ -163,7 +163,7 @@ fn soon<T>(value: impl Fn() -> Option<T>) -> T {
 }
 
 #[test]
-fn what_nobody_makes_any_more_is_found() {
+fn temporary_files_of_killed_processes_are_found() {
     let place = Scratch::new("distfiles-left");
     let [dead, other] = [".tanto-7.new", "sub/deep/.tanto-a-1.new"].map(|name| {
         place.write(name, "half");
@@ -175,20 +175,20 @@ fn what_nobody_makes_any_more_is_found() {
     std::os::unix::fs::symlink(place.at("a.7.new"), place.at(".tanto-link.new")).unwrap();
     let found = || leftovers(place.path()).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
     assert_eq!(found(), [dead.clone(), other.clone()]);
-    let lives = atomic_move::claim(&other).unwrap();
+    let claimed = atomic_move::claim(&other).unwrap();
     soon(|| (found() == std::slice::from_ref(&dead)).then_some(()));
     assert!(atomic_move::claim(&other).is_err());
     let taken = soon(|| Some(leftovers(place.path())).filter(|taken| taken.len() == 1));
-    assert!(atomic_move::claim(&dead).is_err(), "who finds it may remove it");
+    assert!(atomic_move::claim(&dead).is_err(), "the finder holds the lock");
     assert_eq!(taken[0].1.metadata().unwrap().len(), 4);
-    drop((taken, lives));
+    drop((taken, claimed));
     soon(|| (found() == [dead.clone(), other.clone()]).then_some(()));
-    assert_eq!(soon(|| atomic_move::claim(&other).ok()).metadata().unwrap().len(), 0, "it is made anew");
+    assert_eq!(soon(|| atomic_move::claim(&other).ok()).metadata().unwrap().len(), 0, "it is truncated");
     assert!(leftovers(&place.at("none")).is_empty());
 }
 
 #[test]
-fn nobody_takes_for_a_remnant_what_is_on_its_way() {
+fn files_being_moved_are_no_leftovers() {
     let place = Scratch::new("distfiles-way");
     place.write("from", "whole");
     let new = place.at(&atomic_move::temp_name("x"));
@@ -196,10 +196,10 @@ fn nobody_takes_for_a_remnant_what_is_on_its_way() {
     assert!(new.exists() && leftovers(place.path()).is_empty());
     drop(file);
     soon(|| (leftovers(place.path()).len() == 1).then_some(()));
-    // What others can write to is copied.
+    // A file with other hard links is copied.
     fs::hard_link(&new, place.at("other")).unwrap();
     let copy = atomic_move::move_file(&new, &place.at("copy"), true).unwrap();
     assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o777, 0o644);
     assert_eq!(fs::read_to_string(place.at("copy")).unwrap(), "whole");
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3, "nothing else is left of it");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3, "no temporary file remains");
 }

@@ -15,7 +15,7 @@ const SCRIPT: &str = ".tanto-fetched";
 /// The list, beside it.
 const LIST: &str = ".tanto-fetched.list";
 /// Maximum number of bytes read from the list, because the package can write to it.
-const LONGEST: u64 = 1 << 20;
+const MAX_LIST: u64 = 1 << 20;
 
 /// Returns the argument that makes pkgsrc run the script in `dir`.
 pub(crate) fn argument(dir: &str) -> String {
@@ -29,25 +29,25 @@ pub(super) fn prepare(dir: &Path) -> io::Result<()> {
     fs::set_permissions(script, Permissions::from_mode(0o755))
 }
 
-/// Returns the URL of each file in the list in `dir`. Empty for trees that do not know POST_FETCH_HOOK, and for a list that is
-/// no file any more.
+/// Returns the URL of each file in the list in `dir`. Empty for trees without POST_FETCH_HOOK, and for a list that is not a
+/// regular file.
 pub(super) fn read(dir: &Path) -> HashMap<PathBuf, String> {
     let mut text = Vec::new();
     let opened =
         file::open_no_follow(&dir.join(LIST)).ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()));
     if let Some(file) = opened {
         // On a read error, uses what was read so far.
-        let _ = file.take(LONGEST).read_to_end(&mut text);
+        let _ = file.take(MAX_LIST).read_to_end(&mut text);
     }
     parse(&text)
 }
 
-/// Tells script and list from distfiles, by their names below the directory.
-pub(super) fn is_ours(name: &Path) -> bool {
+/// Returns whether a path relative to the directory is the script or the list.
+pub(super) fn is_script_or_list(name: &Path) -> bool {
     name == Path::new(SCRIPT) || name == Path::new(LIST)
 }
 
-/// Lines of a path and a URL. If a file was fetched twice, the last line is right.
+/// Lines of a path and a URL. The last line of a file counts.
 fn parse(text: &[u8]) -> HashMap<PathBuf, String> {
     let lines = text.split(|&byte| byte == b'\n');
     lines
@@ -66,7 +66,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn the_script_lists_what_pkgsrc_tells_it() {
+    fn script_records_urls() {
         let place = Scratch::new("distfiles-urls");
         prepare(place.path()).unwrap();
         let argument = argument(place.text());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_no_file_is_not_read() {
+    fn linked_list_is_not_read() {
         let place = Scratch::new("distfiles-odd-urls");
         place.write("secret", "a http://x/\n");
         std::os::unix::fs::symlink(place.at("secret"), place.at(LIST)).unwrap();

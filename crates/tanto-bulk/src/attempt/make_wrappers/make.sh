@@ -1,4 +1,4 @@
-# What it is asked for: how many jobs, and all other words.
+# Separate the number of jobs from the other arguments.
 jobs=
 left=$#
 while [ "$left" -gt 0 ]; do
@@ -22,28 +22,28 @@ while [ "$left" -gt 0 ]; do
 	esac
 done
 
-# One job at a time needs no tokens.
+# One job needs no tokens.
 case $jobs in
 '') exec "$real" "$@" ;;
 1) exec "$real" -j1 "$@" ;;
 esac
 
-# Tokens are behind descriptors that not every program hands on.
+# Some programs close the descriptors of the pool.
 pipe=/proc/self/fd/${TANTO_TOKENS%,*}
 if [ -z "$TANTO_TOKENS" ] || ! [ -p "$pipe" ]; then
 	if [ "$jobs" = many ]; then exec "$real" -j "$@"; else exec "$real" "-j$jobs" "$@"; fi
 fi
 
 if [ "$kind" = gnu ]; then
-	# A build below another one shares with that already.
+	# A nested make already shares the pool.
 	case $MAKEFLAGS in
 	*--jobserver-*) exec "$real" "$@" ;;
 	*) exec "$real" "--jobserver-auth=$TANTO_TOKENS" "$@" ;;
 	esac
 fi
 
-# The tree's own takes them as one that is started by another of its kind does: under numbers that it is told, and from a
-# pipe that does not block. That is so only for those who have opened it as we do here, and `dd` is what sets it.
+# bmake takes the pool like a nested bmake: as descriptor numbers of a nonblocking pipe. Only an own open file description
+# may be nonblocking, and `dd` sets that flag.
 [ "$jobs" = many ] && jobs=4096
 exec 8<"$pipe" 9>"$pipe"
 dd iflag=nonblock count=0 <&8 2>/dev/null || exec "$real" -j1 "$@"

@@ -1,5 +1,4 @@
-//! Hides the template's secrets from packages, which are root in their sandboxes: passwords, keys, and all other files
-//! that not every user may read.
+//! Hides files of the template that not every user may read, such as passwords and keys: builds are root in a sandbox.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,30 +7,30 @@ use std::path::{Path, PathBuf};
 
 use tanto_sys::fs::dir_tree;
 
-/// Directories that are searched for secrets, and how many levels deep: what lies deeper in `/var` is data.
+/// The directories searched for secrets, and their maximum depth: deeper levels of `/var` contain data.
 const ETC: (&str, usize) = ("etc", usize::MAX);
 const VAR: (&str, usize) = ("var", 4);
 /// Hidden even if every user may read them.
 const SECRET: [&str; 3] = ["etc/ssh", "etc/ssl/private", "etc/pki/tls/private"];
 /// The ending of private keys.
 const KEY: &str = ".key";
-/// These keep their lines, without passwords: `su` and `useradd` need them.
+/// Files whose passwords are removed: `su` and `useradd` need the rest.
 const PASSWORDS: [&str; 2] = ["etc/shadow", "etc/gshadow"];
-/// Entries that are looked at. A system has some thousand.
-const MOST_ENTRIES: usize = 200_000;
+/// The maximum number of searched entries. A system has some thousand.
+const MAX_ENTRIES: usize = 200_000;
 
-/// What hides secrets.
+/// Replacements of secret files.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Masks {
-    /// A directory whose `etc` and `var` lie above those of the template, with files in the place of secret ones.
+    /// A directory whose `etc` and `var` contain the replacements, for a layer above the template.
     pub(super) layer: PathBuf,
-    /// Secret directories, as they are called in a sandbox.
+    /// Paths of secret directories in a sandbox.
     pub(super) hidden: Vec<PathBuf>,
 }
 
 impl Masks {
-    /// Looks for secrets in the template and writes the files that take their places into `layer`. Only with `with_var` do
-    /// sandboxes have the template's `/var`.
+    /// Searches the template for secrets, and writes their replacements into `layer`. `with_var`: sandboxes use the template's
+    /// `/var`.
     pub(super) fn make(template: &Path, layer: &Path, with_var: bool) -> io::Result<Masks> {
         let mut masks = Masks { layer: layer.to_owned(), hidden: Vec::new() };
         masks.search(template, ETC)?;
@@ -44,14 +43,14 @@ impl Masks {
 
     fn search(&mut self, template: &Path, (top, levels): (&str, usize)) -> io::Result<()> {
         let mut open = vec![(PathBuf::from(top), 1)];
-        let mut looked_at = 0;
+        let mut count = 0;
         while let Some((dir, level)) = open.pop() {
-            // What cannot be read here cannot be read in a sandbox either.
+            // Directories that are unreadable here are also unreadable in a sandbox.
             for entry in fs::read_dir(template.join(&dir)).into_iter().flatten().flatten() {
-                looked_at += 1;
-                if looked_at > MOST_ENTRIES {
+                count += 1;
+                if count > MAX_ENTRIES {
                     let why =
-                        format!("/{top} has more than {MOST_ENTRIES} files: name a smaller system with sandbox_root");
+                        format!("/{top} has more than {MAX_ENTRIES} files: name a smaller system with sandbox_root");
                     return Err(io::Error::other(why));
                 }
                 let (inside, Ok(data)) = (dir.join(entry.file_name()), entry.metadata()) else { continue };
@@ -66,7 +65,7 @@ impl Masks {
         Ok(())
     }
 
-    /// Writes the file that takes the place of a secret one, and the directories that lead to it.
+    /// Writes the replacement of a secret file, and its parent directories.
     fn replace(&self, template: &Path, inside: &Path, data: &fs::Metadata) -> io::Result<()> {
         let mut ancestors: Vec<&Path> = inside.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()).collect();
         ancestors.reverse();
@@ -83,7 +82,7 @@ impl Masks {
         };
         let to = self.layer.join(inside);
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&to)?.write_all(&text)?;
-        // An ordinary user can give files to nobody else.
+        // Fails for ordinary users.
         let _ = lchown(&to, Some(data.uid()), Some(data.gid()));
         fs::set_permissions(&to, fs::Permissions::from_mode(data.mode() & 0o777))
     }
@@ -98,7 +97,7 @@ fn is_secret(inside: &Path, data: &fs::Metadata) -> bool {
     }
 }
 
-/// The lines of a file with passwords in the second field, each with `*` in its place: no password is right.
+/// Replaces passwords, the second field of each line, by `*`, which matches no password.
 fn without_passwords(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in text.split(|&byte| byte == b'\n') {

@@ -1,4 +1,4 @@
-//! The template of sandboxes: which of its directories are seen, and how. Does not know packages.
+//! Computes the mounts of a sandbox's template system.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,50 +12,46 @@ use tanto_sys::fs::dir_tree;
 use super::masks::Masks;
 use crate::config::SandboxKind;
 
-/// What of the machine itself is a system to build on. What else it has is its user's.
+/// Directories of the machine itself that are used as a template. Others belong to its users.
 const SYSTEM: [&str; 11] = ["bin", "etc", "lib", "lib32", "lib64", "libexec", "libx32", "opt", "sbin", "usr", "var"];
-/// What each sandbox has of its own, whatever the template has there.
+/// Directories that each sandbox replaces.
 const OWN: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
-/// Where passwords, names and the like are: each sandbox has a layer above, or a copy where there can be none.
+/// Each sandbox has a layer above it, or a copy without overlay mounts.
 const ETC: &str = "etc";
-/// What programs write down: each sandbox begins with empty directories, or has a layer above.
+/// Each sandbox has empty directories, or a layer above it.
 const VAR: &str = "var";
-/// Each sandbox has a directory of its own here.
 const VAR_TMP: &str = "var/tmp";
 const IN_VAR: [&str; 8] = ["cache", "db", "lib", "log", "mail", "run", "spool", "tmp"];
-/// Where it is told where mail, printers and the like are kept: a link that may lead to another of those directories.
+/// Contains links such as `mail`, which may lead to another of those directories.
 const SPOOL: &str = "spool";
 const SHARED: u32 = 0o1777;
-/// A directory with more entries than this is shown as a whole.
-const MOST_PARTS: usize = 256;
+/// Directories with more entries are mounted as a whole.
+const MAX_PARTS: usize = 256;
 
-/// How a template is looked at.
+/// Determines how a template is mounted.
 #[derive(Clone, Copy)]
 pub(super) struct MountPolicy<'a> {
-    /// The template.
     pub(super) root: &'a Path,
-    /// Directories that lie above its own.
+    /// Unpacked bootstrap kit, above the template.
     pub(super) kit: Option<&'a Path>,
-    /// Hides its secrets.
     pub(super) masks: &'a Masks,
-    /// A `/var` to begin with.
+    /// The initial `/var`.
     pub(super) var: &'a Path,
     pub(super) kind: SandboxKind,
-    /// As root only in a namespace of users.
+    /// Root only in a user namespace.
     pub(super) as_user: bool,
-    /// These places must be there for what is mounted. A directory that has them, and nothing of the kit's besides, is only
-    /// looked at, if it may be: that is cheaper for whoever uses it.
+    /// Mount points that must exist. A directory that contains them, and nothing of the kit, is mounted read-only if
+    /// possible, which is faster than an overlay.
     pub(super) points: &'a [PathBuf],
-    /// Those of them at which something of the sandbox's own is mounted. They do not need a place in the template.
+    /// Those of them with private mounts, which need not exist in the template.
     pub(super) private: &'a [PathBuf],
-    /// Something may be written.
-    pub(super) written: bool,
-    /// Layers can be mounted here.
+    pub(super) writable: bool,
+    /// Overlay mounts are supported.
     pub(super) overlays: bool,
 }
 
 impl MountPolicy<'_> {
-    /// What is seen of the template, and what comes in the place of the rest.
+    /// Returns the mounts of the template, and those that replace parts of it.
     pub(super) fn mounts(&self) -> io::Result<Vec<Mount>> {
         let within = mounted_below(self.root)?;
         let mut mounts = Vec::new();
@@ -66,7 +62,7 @@ impl MountPolicy<'_> {
                 mounts.push(Mount { at, kind: MountKind::Symlink(fs::read_link(&from)?) });
             } else if data.is_dir() {
                 let inner: Vec<&PathBuf> = within.iter().filter(|path| path.starts_with(&from)).collect();
-                // Nobody but root may take a directory apart from what is mounted in it.
+                // Only root may separate a directory from the mounts in it.
                 let may_be_layer = self.overlays && (!self.as_user || inner.is_empty());
                 let parts = self.parts(&at, &from);
                 let kind = self.directory(&name, &at, from, (may_be_layer, parts.is_some()));
@@ -81,24 +77,24 @@ impl MountPolicy<'_> {
                 }
             }
         }
-        mounts.extend(own(self.root));
+        mounts.extend(private_mounts(self.root));
         Ok(mounts)
     }
 
-    /// Shows a directory of the template entry by entry, if something private is mounted in it: a mount point in the
-    /// template itself could be removed outside, and the mount would go with it. None if it is to be shown as a whole.
+    /// Mounts a directory entry by entry if it contains private mounts: a mount point in the template itself could be removed
+    /// outside, which removes the mount. `None`: the directory is mounted as a whole.
     fn parts(&self, at: &Path, from: &Path) -> Option<Vec<Mount>> {
         let mut parts = Vec::new();
-        let is_in_parts = self.private.iter().any(|it| it.starts_with(at));
-        (is_in_parts && self.add_parts(at, from, &mut parts).is_some()).then_some(parts)
+        let has_private = self.private.iter().any(|it| it.starts_with(at));
+        (has_private && self.add_parts(at, from, &mut parts).is_some()).then_some(parts)
     }
 
     fn add_parts(&self, at: &Path, from: &Path, parts: &mut Vec<Mount>) -> Option<()> {
         if self.private.iter().any(|it| it == at) {
-            // Nothing of it is seen.
+            // A private mount hides it.
             return Some(());
         }
-        if parts.len() == MOST_PARTS || at.to_str().is_none_or(|text| text.contains(['\t', '\n'])) {
+        if parts.len() == MAX_PARTS || at.to_str().is_none_or(|text| text.contains(['\t', '\n'])) {
             return None;
         }
         let link = fs::read_link(from);
@@ -121,24 +117,24 @@ impl MountPolicy<'_> {
         let kit = self.kit.map(|kit| kit.join(name)).filter(|dir| dir.is_dir());
         let mask = Some(self.masks.layer.join(name)).filter(|dir| dir.is_dir());
         let has_secrets = mask.is_some();
-        // Only with layers is anything of the template's seen there.
+        // Only overlay sandboxes use the template's `/var`.
         let is_own_var = name == VAR && self.kind != SandboxKind::Overlay;
         let layers = || mask.into_iter().chain(kit).chain([from.clone()]).collect();
-        let is_enough = self.is_enough(name, at, has_parts);
+        let is_complete = self.is_complete(name, at, has_parts);
         match name {
-            _ if is_enough && !self.written && !has_secrets && !is_own_var => MountKind::ReadOnly(from),
+            _ if is_complete && !self.writable && !has_secrets && !is_own_var => MountKind::ReadOnly(from),
             _ if self.kind == SandboxKind::Overlay && may_be_layer => MountKind::Overlay(layers()),
-            // To copy it takes longer than to mount all the rest.
+            // Copying it takes longer than all other mounts.
             ETC if may_be_layer => MountKind::Overlay(layers()),
             ETC => MountKind::Copy(layers()),
             VAR => MountKind::Copy(vec![self.var.to_owned()]),
-            _ if !is_enough && may_be_layer => MountKind::Overlay(layers()),
+            _ if !is_complete && may_be_layer => MountKind::Overlay(layers()),
             _ => MountKind::ReadOnly(from),
         }
     }
 
-    /// Is all that is to be seen in this directory there? Private places can be made if it is shown in parts.
-    fn is_enough(&self, name: &str, at: &Path, has_parts: bool) -> bool {
+    /// Returns whether this directory of the template can be used as it is. `has_parts`: private mount points can be created.
+    fn is_complete(&self, name: &str, at: &Path, has_parts: bool) -> bool {
         let is_there = |point: &PathBuf| inside(self.root, point).exists() || has_parts && self.private.contains(point);
         let leads_on = |kit: &Path| leads_only_to(&kit.join(name), kit, self.points);
         let has_tmp = name != VAR || self.root.join(VAR_TMP).is_dir();
@@ -146,25 +142,25 @@ impl MountPolicy<'_> {
         has_tmp && points.all(is_there) && self.kit.is_none_or(leads_on)
     }
 
-    /// What hides the secret directories in a directory of the template.
+    /// Returns mounts that hide secret directories.
     fn hidden(&self, at: &Path) -> impl Iterator<Item = Mount> {
         let inside = self.masks.hidden.iter().filter(move |it| it.starts_with(at));
         inside.map(|it| Mount { at: it.clone(), kind: MountKind::Hidden })
     }
 
-    /// What is mounted in a directory of the template.
+    /// Returns the mount for a mount point in the template.
     fn inner(&self, path: &Path) -> Option<Mount> {
         let at = Path::new("/").join(path.strip_prefix(self.root).ok()?);
         Some(Mount { at, kind: MountKind::ReadOnly(path.to_owned()) })
     }
 }
 
-/// Where something is that is called so inside.
+/// Returns the path outside of a path in the sandbox.
 fn inside(root: &Path, at: &Path) -> PathBuf {
     root.join(at.strip_prefix("/").unwrap_or(at))
 }
 
-/// Does this directory of a kit hold nothing but the way to places in which something else is mounted?
+/// Returns whether a directory of a kit contains only the parents of mount points.
 fn leads_only_to(dir: &Path, kit: &Path, places: &[PathBuf]) -> bool {
     let places_in = |dir: &Path| places.iter().any(|place| inside(kit, place).starts_with(dir));
     if places.iter().any(|place| inside(kit, place) == dir) || fs::symlink_metadata(dir).is_err() {
@@ -174,8 +170,7 @@ fn leads_only_to(dir: &Path, kit: &Path, places: &[PathBuf]) -> bool {
     places_in(dir) && entries.into_iter().all(|entry| leads_only_to(&entry.path(), kit, places))
 }
 
-/// Makes the directories that the template has in `/var`, and those that a system should have there: packages look whose
-/// they are, and what may be done there.
+/// Creates a `/var` with the template's directories, owners and modes, which packages check, and the usual directories.
 pub(super) fn make_var(template: &Path, var: &Path) -> io::Result<()> {
     for dir in [PathBuf::from(VAR), Path::new(VAR).join(SPOOL)] {
         let from = template.join(&dir);
@@ -187,7 +182,7 @@ pub(super) fn make_var(template: &Path, var: &Path) -> io::Result<()> {
     IN_VAR.iter().map(|name| var.join(name)).filter(is_missing).try_for_each(fs::create_dir_all)
 }
 
-/// The names of the template's directories that are seen.
+/// Returns the names of the template's directories to mount.
 fn names(template: &Path) -> io::Result<Vec<String>> {
     if template == Path::new("/") {
         return Ok(SYSTEM
@@ -198,8 +193,10 @@ fn names(template: &Path) -> io::Result<Vec<String>> {
     }
     let mut names = Vec::new();
     for entry in fs::read_dir(template)? {
-        let name =
-            entry?.file_name().into_string().map_err(|_| io::Error::other("a name in the template is no text"))?;
+        let name = entry?
+            .file_name()
+            .into_string()
+            .map_err(|_| io::Error::other("the template contains a file name that is not UTF-8"))?;
         if !OWN.contains(&name.as_str()) {
             names.push(name);
         }
@@ -208,12 +205,12 @@ fn names(template: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn own(template: &Path) -> Vec<Mount> {
+fn private_mounts(template: &Path) -> Vec<Mount> {
     let own = |at: &str, mode| Mount { at: at.into(), kind: MountKind::Private(mode) };
     let mut mounts = vec![own("/run", 0o755), own("/tmp", SHARED), own("/var/tmp", SHARED)];
     mounts.push(Mount { at: "/dev".into(), kind: MountKind::Devices });
     mounts.push(Mount { at: "/sys".into(), kind: MountKind::ReadOnly("/sys".into()) });
-    // Where it names servers in a directory that is each one's own.
+    // It may be a link into `/run`, which each sandbox replaces.
     let names = Path::new("/etc/resolv.conf");
     if let Ok(real) = names.canonicalize()
         && template == Path::new("/")
@@ -224,7 +221,7 @@ fn own(template: &Path) -> Vec<Mount> {
     mounts
 }
 
-/// Where something is mounted below a directory, and nothing between.
+/// Returns the outermost mount points below a directory.
 fn mounted_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let table = fs::read_to_string("/proc/self/mountinfo")?;
     let mut places: Vec<PathBuf> = table.lines().filter_map(|line| Some(unescaped(line.split(' ').nth(4)?))).collect();
@@ -239,12 +236,12 @@ fn mounted_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(outer)
 }
 
-/// How many directories lead to it.
+/// Returns the number of components of a path.
 pub(super) fn depth(path: &Path) -> usize {
     path.components().filter(|part| matches!(part, Component::Normal(_))).count()
 }
 
-/// Blanks and the like stand there as `\040`.
+/// Decodes octal escapes such as `\040`.
 fn unescaped(field: &str) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = field.as_bytes();
@@ -271,7 +268,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     #[test]
-    fn var_is_like_the_templates_and_empty() {
+    fn var_has_empty_directories_of_the_template() {
         let place = Scratch::new("sandbox-var");
         place.write("root/var/mail/someone", "");
         place.write("root/var/spool/lpd/job", "");
@@ -286,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_something_private_is_shown_in_parts() {
+    fn directory_with_private_mounts_is_mounted_in_parts() {
         let place = Scratch::new("sandbox-parts");
         for file in ["system/usr/bin/x", "system/usr/pkg/old", "system/usr/local/y", "system/opt/x", "system/usr/file"]
         {
@@ -304,7 +301,7 @@ mod tests {
             points: &private,
             private: &private,
             masks: &Masks::default(),
-            written: true,
+            writable: true,
             overlays: true,
         };
         let shown = |policy: &MountPolicy<'_>| {
@@ -323,17 +320,17 @@ mod tests {
         ];
         assert_eq!(shown(&policy), parts);
         assert_eq!(shown(&MountPolicy { overlays: false, ..policy }), parts);
-        assert_eq!(shown(&MountPolicy { kind: SandboxKind::Overlay, written: false, ..policy }), parts);
+        assert_eq!(shown(&MountPolicy { kind: SandboxKind::Overlay, writable: false, ..policy }), parts);
         let layered = [r#"/opt Overlay(["/system/opt"])"#, r#"/usr Overlay(["/system/usr"])"#];
         assert_eq!(shown(&MountPolicy { kind: SandboxKind::Overlay, ..policy }), layered);
-        for number in 0..MOST_PARTS {
+        for number in 0..MAX_PARTS {
             place.write(&format!("system/usr/local/{number}"), "");
         }
-        assert_eq!(shown(&policy), [r#"/usr Overlay(["/system/usr"])"#], "so many are shown as a whole");
+        assert_eq!(shown(&policy), [r#"/usr Overlay(["/system/usr"])"#], "too many parts");
     }
 
     #[test]
-    fn the_template_itself_is_seen_where_that_is_enough() {
+    fn complete_directories_are_mounted_read_only() {
         let place = Scratch::new("sandbox-looks");
         for file in ["root/usr/pkg/x", "root/etc/x", "root/opt/x", "kit/usr/pkg/bin/x", "kit/etc/y"] {
             place.write(file, "");
@@ -349,7 +346,7 @@ mod tests {
             points: &points,
             private: &[],
             masks: &Masks::default(),
-            written: true,
+            writable: true,
             overlays: true,
         };
         let layers = |policy: &MountPolicy<'_>| {
@@ -359,13 +356,13 @@ mod tests {
             ["/etc", "/opt", "/usr"].map(is_layer)
         };
         assert_eq!(layers(&policy), [true, true, true]);
-        // The kit has something of its own in one, and in another a place has to be made.
-        assert_eq!(layers(&MountPolicy { written: false, ..policy }), [true, true, false]);
+        // The kit adds a file to /etc, and /opt lacks a mount point.
+        assert_eq!(layers(&MountPolicy { writable: false, ..policy }), [true, true, false]);
         let bound = MountPolicy { kind: SandboxKind::Bind, ..policy };
         assert_eq!(layers(&bound), [true, true, false]);
         assert_eq!(layers(&MountPolicy { overlays: false, ..bound }), [false, false, false]);
         place.write("kit/usr/share/y", "");
-        assert_eq!(layers(&MountPolicy { written: false, ..policy }), [true, true, true]);
+        assert_eq!(layers(&MountPolicy { writable: false, ..policy }), [true, true, true]);
         assert_eq!(layers(&bound), [true, true, true]);
     }
 }

@@ -21,7 +21,7 @@ impl Writer<'_> {
     pub fn fetch(&self, client: usize) -> String {
         let settings = self.settings;
         let own = format!("{}/{OWN}", self.logs());
-        let enter = |line: &str, fetches| self.inside(client, line, StageAccess { fetches, ..StageAccess::default() });
+        let enter = |line: &str, network| self.inside(client, line, StageAccess { network, ..StageAccess::default() });
         let fetch = Fetch {
             own: settings.sandbox.as_ref().map_or((&own).into(), |it| it.out(client).join(OWN)),
             distdir: (&settings.distdir).into(),
