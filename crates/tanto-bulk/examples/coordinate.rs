@@ -1,8 +1,5 @@
-//! A bulk build of a resolved scan in which each stage does nothing: what the coordinator itself costs. With `fake`
-//! nothing is started; with a command, the stage `build` of each package is that. Does not know what it is measured
-//! against.
-//!
-//! `coordinate RESOLVED DIRECTORY fake|COMMAND JOBS`: the database and the logs come into the directory.
+//! Measures the cost of the coordinator: a bulk build of a resolved scan in which stages do nothing. With `fake`, no process
+//! is started; with a command, it replaces the stage `build` of each package.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,13 +25,13 @@ use tanto_exec::runner::{Runner, Wakeup};
 use tanto_record::database::Database;
 use tanto_record::database::journal::Journal;
 
-struct Blind;
+struct NoView;
 
-impl View for Blind {
+impl View for NoView {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-/// Puts one command in the place of each build; the other stages are done at once.
+/// Runs one command for each build stage; other stages succeed at once.
 struct Builds {
     runner: ProcessRunner,
     command: Command,
@@ -84,8 +81,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     match coordinate(resolved, &PathBuf::from(directory), command, jobs.parse().unwrap_or(1)) {
-        Ok(told) => {
-            println!("{told}");
+        Ok(counts) => {
+            println!("{counts}");
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -98,7 +95,7 @@ fn main() -> ExitCode {
 fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> Result<String, String> {
     let text = std::fs::read(resolved).map_err(|error| format!("{resolved}: {error}"))?;
     let records = records::read(&text).map_err(|error| format!("{resolved}:{error}"))?;
-    let depends = depends_of(&records).map_err(|_| format!("{resolved}: something that is needed is not there"))?;
+    let depends = depends_of(&records).map_err(|_| format!("{resolved}: unresolved dependencies"))?;
     let plan = Plan::new(&records, &depends).map_err(|bad| format!("{bad:?}"))?;
     let mut store = Database::open(&directory.join("db")).map_err(|error| error.to_string())?;
     let run = store.begin_run(0).map_err(|error| error.to_string())?;
@@ -121,7 +118,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
     let build = Build {
         settings: &settings,
         runner: &mut *runner,
-        view: &mut Blind,
+        view: &mut NoView,
         clock: &clock,
         epoch_ms: 0,
         control: &mut NoControl,

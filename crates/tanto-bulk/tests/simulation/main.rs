@@ -1,5 +1,5 @@
-//! Seeded bulk builds without processes: commands end well, fail, are refused or are interrupted at random, and the
-//! coordinator is killed at any moment. What the database says must be true, and a build must come to its end.
+//! Seeded bulk builds without processes: commands succeed, fail, are refused or interrupted at random, and the coordinator
+//! is killed at random moments. The database must match the plan, and builds must end.
 
 mod control_clients;
 mod memory;
@@ -31,9 +31,9 @@ use tanto_testing::{Random, Scratch, seeds};
 use self::control_clients::ControlClients;
 use self::unreliable_clients::UnreliableClients;
 
-struct Blind;
+struct NoView;
 
-impl View for Blind {
+impl View for NoView {
     fn event(&mut self, _: Event<'_>) {}
 }
 
@@ -57,7 +57,7 @@ fn settings(scratch: &Scratch) -> BuildSettings {
     }
 }
 
-/// A tree of packages, some of which cannot be built: its records, and what each needs.
+/// Returns the records of a random tree, and the dependencies of each package. Some packages cannot be built.
 fn tree(random: &mut Random) -> (String, Vec<Vec<Package>>) {
     let count = 2 + random.below(25);
     let depends: Vec<Vec<Package>> = (0..count)
@@ -85,7 +85,7 @@ fn plan((text, depends): &(String, Vec<Vec<Package>>)) -> Plan {
     Plan::new(&records::read(text.as_bytes()).unwrap(), depends).unwrap()
 }
 
-/// What happens to a command: the same package fails in each run, or never.
+/// Returns the effect of a command. The same packages fail in each run.
 fn effect(command: &Command, fails: &HashMap<String, &'static str>, random: &mut Random, kills: bool) -> Effect {
     if kills && random.below(60) == 0 {
         return Effect::Interrupts(2);
@@ -102,7 +102,7 @@ fn effect(command: &Command, fails: &HashMap<String, &'static str>, random: &mut
     }
 }
 
-/// What befalls packages that is no fault of the machine.
+/// Failures that are no machine failures.
 const OWN: [&str; 2] = ["fails", "owner"];
 
 struct World {
@@ -122,7 +122,7 @@ impl World {
         Database::open(&self.scratch.at("db")).unwrap()
     }
 
-    /// Builds until the end, or until something kills the build.
+    /// Builds until the end, or until the build is killed.
     fn build(&self, plan: Plan, slots: usize, effect: impl FnMut(&Command) -> Effect) -> (BuildOutcome, Plan) {
         self.build_with(plan, &mut FakeRunner::new(slots, effect), &mut NoControl, Sources::default())
     }
@@ -137,7 +137,7 @@ impl World {
         self.build_in(plan, runner, control, sources, None)
     }
 
-    /// The machine always says this of itself, if it says anything.
+    /// The sampler, if there is one, always returns `reading`.
     fn build_in(
         &self,
         mut plan: Plan,
@@ -155,7 +155,7 @@ impl World {
         plan.rows().for_each(|change| journal.record(change));
         let times = vec![1; plan.packages.len()];
         let clock = FakeClock::default();
-        let (settings, view, epoch_ms) = (&self.settings, &mut Blind, 1_000_000);
+        let (settings, view, epoch_ms) = (&self.settings, &mut NoView, 1_000_000);
         let mut read = || reading.unwrap_or_default();
         let sampler = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
         let build = Build { settings, runner, view, clock: &clock, epoch_ms, control, sources, sampler };
@@ -164,12 +164,12 @@ impl World {
         (outcome, plan)
     }
 
-    /// What the database says is what the plan says.
+    /// Checks that the database matches the plan, and states match those of dependencies.
     fn check(&self, plan: &Plan) {
         let rows = self.store().packages(self.run).unwrap();
-        let told: Vec<(&str, &str)> = rows.iter().map(|row| (&row.state[..], &row.why[..])).collect();
-        let known: Vec<(&str, &str)> = plan.packages.iter().map(|it| (it.state().name(), it.why())).collect();
-        assert_eq!(told, known);
+        let stored: Vec<(&str, &str)> = rows.iter().map(|row| (&row.state[..], &row.why[..])).collect();
+        let planned: Vec<(&str, &str)> = plan.packages.iter().map(|it| (it.state().name(), it.why())).collect();
+        assert_eq!(stored, planned);
         for it in &plan.packages {
             let needs = || it.depends.iter().map(|&needed| plan.package(needed).state());
             match it.state() {
@@ -208,14 +208,14 @@ fn killed_builds_resume_and_end() {
             let (outcome, now) = world.build(plan.clone(), slots, effect);
             world.check(&now);
             let finished = now.counts()[0];
-            assert!(finished >= done.get() || kills, "seed {seed}: what was done is not");
+            assert!(finished >= done.get() || kills, "seed {seed}: a done package was lost");
             done.set(done.get() + 1);
             if outcome != BuildOutcome::Interrupted {
                 break now;
             }
         };
         for it in &last.packages {
-            assert!(!matches!(it.state(), State::Open | State::Running), "seed {seed}: {} has no end", it.name);
+            assert!(!matches!(it.state(), State::Open | State::Running), "seed {seed}: {} has not ended", it.name);
             let own_fault = fails.get(&it.location).is_some_and(|fate| OWN.contains(fate));
             assert!(!(own_fault && it.state() == State::Done), "seed {seed}: {} cannot be done", it.name);
         }
@@ -223,10 +223,13 @@ fn killed_builds_resume_and_end() {
         assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some()), "seed {seed}");
         for job in last.all() {
             let its = || attempts.iter().filter(|attempt| attempt.job == job);
-            assert!(its().map(|attempt| attempt.attempt).eq(1..=its().count() as u32), "seed {seed}: each has its row");
-            assert!(its().filter(|attempt| attempt.outcome == "done").count() <= 1, "seed {seed}: done once");
+            assert!(
+                its().map(|attempt| attempt.attempt).eq(1..=its().count() as u32),
+                "seed {seed}: attempts are numbered"
+            );
+            assert!(its().filter(|attempt| attempt.outcome == "done").count() <= 1, "seed {seed}: done more than once");
             let own = its().filter(|attempt| attempt.outcome == "failed").count();
-            assert!(own <= 1, "seed {seed}: what has failed is not tried again");
+            assert!(own <= 1, "seed {seed}: failed packages are not tried again");
         }
         assert!(world.store().last_run().unwrap().unwrap().1.is_some());
     }
@@ -247,7 +250,7 @@ fn build_without_usable_clients_can_be_resumed() {
     assert_eq!((count(&now, State::MachineFailed), count(&now, State::Open)), (3, 2));
     assert_eq!(world.store().last_run().unwrap(), Some((world.run, None)));
     let (_, now) = world.build(plan(&tree), 1, |_| Effect::success());
-    assert_eq!(count(&now, State::Done), 5, "the machine was at fault, and all are tried again");
+    assert_eq!(count(&now, State::Done), 5, "packages are tried again after machine failures");
     assert!(world.store().last_run().unwrap().unwrap().1.is_some());
 }
 
@@ -271,13 +274,13 @@ fn unreliable_clients_and_control_requests_lose_nothing() {
         assert_ne!(outcome, BuildOutcome::Interrupted, "seed {seed}");
         world.check(&now);
         for it in &now.packages {
-            assert!(!matches!(it.state(), State::Open | State::Running), "seed {seed}: {} has no end", it.name);
+            assert!(!matches!(it.state(), State::Open | State::Running), "seed {seed}: {} has not ended", it.name);
             let own_fault = fails.get(&it.location).is_some_and(|fate| OWN.contains(fate));
             assert!(!(own_fault && it.state() == State::Done), "seed {seed}: {} cannot be done", it.name);
         }
         let store = world.store();
-        // Each answer that was believed ended one stage of one attempt, and no other.
-        assert_eq!(store.stages(world.run).unwrap().len(), runner.told, "seed {seed}");
+        // Each accepted result ended exactly one stage.
+        assert_eq!(store.stages(world.run).unwrap().len(), runner.accepted, "seed {seed}");
         let attempts = store.attempts(world.run).unwrap();
         assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some()), "seed {seed}");
         for it in now.all().filter(|&it| now.package(it).state() == State::Done) {
@@ -286,10 +289,11 @@ fn unreliable_clients_and_control_requests_lose_nothing() {
         }
         let edges: Vec<(Package, Package)> = now.all().flat_map(|it| edges(&now, it)).collect();
         assert_eq!(store.edges(world.run).unwrap(), edges, "seed {seed}");
-        retried += control_clients.answers.iter().filter(|answer| answer.out.ends_with(b" is built again\n")).count();
+        retried +=
+            control_clients.responses.iter().filter(|response| response.out.ends_with(b" is built again\n")).count();
         dropped += runner.dropped;
     }
-    assert!(retried > 50 && dropped > 50, "{retried} were built again, and {dropped} answers were not believed");
+    assert!(retried > 50 && dropped > 50, "{retried} packages retried, {dropped} results dropped");
 }
 
 fn edges(plan: &Plan, package: Package) -> Vec<(Package, Package)> {

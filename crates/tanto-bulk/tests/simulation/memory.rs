@@ -1,4 +1,4 @@
-//! A package that was killed, perhaps for memory, is tried again when there is room for what it had, or alone.
+//! A package that was killed, perhaps for memory, waits until its memory is free, or runs alone.
 
 use std::io;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tanto_exec::schedule::ResourceSample;
 
 use super::*;
 
-/// Each command held so much memory, in KiB.
-const HELD_KIB: u64 = 1000;
+/// The reported memory of each command.
+const RSS_KIB: u64 = 1000;
 
-/// A runner whose commands hold that.
-struct Large<F>(FakeRunner<F>);
+/// Reports that memory for each command.
+struct LargeCommands<F>(FakeRunner<F>);
 
-impl<F: FnMut(&Command) -> Effect> Runner for Large<F> {
+impl<F: FnMut(&Command) -> Effect> Runner for LargeCommands<F> {
     fn capacity(&mut self) -> usize {
         self.0.capacity()
     }
@@ -32,10 +32,10 @@ impl<F: FnMut(&Command) -> Effect> Runner for Large<F> {
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Wakeup> {
         Ok(match self.0.wait(most)? {
             Wakeup::Completed(mut completion) => {
-                completion.usage.max_rss_kib = HELD_KIB;
+                completion.usage.max_rss_kib = RSS_KIB;
                 Wakeup::Completed(completion)
             }
-            woken => woken,
+            other => other,
         })
     }
 
@@ -44,9 +44,8 @@ impl<F: FnMut(&Command) -> Effect> Runner for Large<F> {
     }
 }
 
-/// Builds two packages, of which the first is killed once while it is built, where so much memory is free: which begins or
-/// ends, one after the other.
-fn built(free_kib: u64) -> String {
+/// Builds two packages with this free memory; the first is killed once. Returns the starts and ends of attempts, in order.
+fn attempts(free_kib: u64) -> String {
     let mut world = World::new(0);
     world.settings.clients = 2;
     let text = ["pkg0", "pkg1"].map(|it| format!("PKGNAME={it}-1\nPKG_LOCATION=cat/{it}\n")).concat();
@@ -60,25 +59,25 @@ fn built(free_kib: u64) -> String {
         }
         Effect::success()
     };
-    let mut runner = Large(FakeRunner::new(2, effect));
+    let mut runner = LargeCommands(FakeRunner::new(2, effect));
     let reading = Some(ResourceSample { free_kib: Some(free_kib), ..ResourceSample::default() });
     let (outcome, plan) = world.build_in(plan, &mut runner, &mut NoControl, Sources::default(), reading);
     assert_eq!((outcome, plan.counts()[0]), (BuildOutcome::Succeeded, 2));
     world.check(&plan);
-    let outcomes = world.store().attempts(world.run).unwrap();
-    let told = |it: &tanto_record::database::AttemptRow| format!("{} {}", it.job, it.outcome);
-    assert_eq!(outcomes.iter().map(told).collect::<Vec<_>>(), ["0 machine", "0 done", "1 done"]);
-    let told = |line: &Vec<u8>| {
+    let attempts = world.store().attempts(world.run).unwrap();
+    let text = |it: &tanto_record::database::AttemptRow| format!("{} {}", it.job, it.outcome);
+    assert_eq!(attempts.iter().map(text).collect::<Vec<_>>(), ["0 machine", "0 done", "1 done"]);
+    let event = |line: &Vec<u8>| {
         let line = String::from_utf8_lossy(line);
-        let what = if line.contains(" VARNAME=WRKDIR ") { "begins" } else { "ends" };
+        let event = if line.contains(" VARNAME=WRKDIR ") { "begins" } else { "ends" };
         let package = if line.contains("/pkg1 ") { 1 } else { 0 };
-        line.contains(" clean ").then(|| format!("{what} {package}, "))
+        line.contains(" clean ").then(|| format!("{event} {package}, "))
     };
-    runner.0.started().iter().filter_map(told).collect()
+    runner.0.started().iter().filter_map(event).collect()
 }
 
 #[test]
 fn killed_package_waits_for_memory() {
-    assert_eq!(built(HELD_KIB), "begins 0, begins 1, begins 0, ends 1, ends 0, ");
-    assert_eq!(built(HELD_KIB - 1), "begins 0, begins 1, ends 1, begins 0, ends 0, ");
+    assert_eq!(attempts(RSS_KIB), "begins 0, begins 1, begins 0, ends 1, ends 0, ");
+    assert_eq!(attempts(RSS_KIB - 1), "begins 0, begins 1, ends 1, begins 0, ends 0, ");
 }
