@@ -21,8 +21,7 @@ use crate::ninja::{clang_worker, other_ninja};
 use crate::output::CommandOutput;
 use crate::settings::CommandLineError;
 use crate::settings::declaration::Settings;
-use crate::settings::parser::LowArgs;
-use crate::settings::{self, ConfigFile, EnvVars, Origin};
+use crate::settings::{self, ConfigFile, EnvVars, Options, Origin};
 
 /// A name, a value, and the source of the value.
 struct DoctorRow(String, Vec<u8>, Vec<u8>);
@@ -30,15 +29,14 @@ struct DoctorRow(String, Vec<u8>, Vec<u8>);
 pub fn run(args: &[Vec<u8>], around: &EnvVars) -> Result<CommandOutput, CommandLineError> {
     let mut warnings = Vec::new();
     let mut warn = |text: &[u8]| warnings.extend_from_slice(&[b"tanto: warning: ", text, b"\n"].concat());
-    let low = settings::low_args(Invocation::Tanto, args, around, &mut warn)?;
-    Ok(CommandOutput { out: report(low, around), err: warnings, code: 0 })
+    let options = settings::options(Invocation::Tanto, args, around, &mut warn)?;
+    Ok(CommandOutput { out: report(&options, around), err: warnings, code: 0 })
 }
 
-fn report(low: LowArgs, around: &EnvVars) -> Vec<u8> {
-    let settings = Settings::of(low.layer, Invocation::Tanto);
-    let dir = low.dir.as_deref();
+fn report(options: &Options, around: &EnvVars) -> Vec<u8> {
+    let dir = options.dir.as_deref();
     let mut text = format!("{}; as ninja it is {NINJA_VERSION}\n\n", Invocation::Tanto.version()).into_bytes();
-    text.extend(aligned(&setting_rows(&settings, dir, around)));
+    text.extend(aligned(&setting_rows(&options.settings, dir, around)));
     text.push(b'\n');
     text.extend(aligned(&machine_rows(dir, around)));
     text

@@ -151,7 +151,7 @@ impl BuildRun<'_> {
 
     fn enter_directory(&mut self) -> RunResult<()> {
         let Some(dir) = &self.options.dir else { return Ok(()) };
-        if self.options.tool.is_none() && self.options.verbosity != Verbosity::Quiet {
+        if self.options.tool.is_none() && self.options.settings.verbosity.value != Verbosity::Quiet {
             // Emacs parses this message.
             self.info(&[b"Entering directory `", &dir[..], b"'"].concat());
         }
@@ -195,12 +195,12 @@ impl BuildRun<'_> {
         let mut disk = RealDisk;
         let explanations = Explanations::new(self.explain_level());
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
-        scan.prefetch.threads = self.options.threads;
+        scan.prefetch.threads = self.options.settings.threads.value;
         let (history, state) = (OnceCell::new(), self.state.clone());
         // Opened lazily: a no-op build does not need it.
         let past = |output: &[u8]| history.get_or_init(|| History::open(&state)).cost(output);
         let mut frontend = NinjaFrontend::new(scan, self.front_options());
-        frontend.cost_history = if self.options.record { Some(&past) } else { None };
+        frontend.cost_history = if self.options.settings.record.value { Some(&past) } else { None };
         let rebuilt = self.rebuild_manifest(&mut frontend);
         if rebuilt.inspect_err(|_| self.note_sources(&mut frontend))? {
             return self.after_rebuild(&mut logs, &mut graph);

@@ -24,10 +24,10 @@ use std::path::{Path, PathBuf};
 use tanto_ninja::getopt::{self, Bad};
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
-use self::declaration::{Layer, SPAWN_VARIABLE, Settings, VARIABLES};
+use self::declaration::{Layer, SPAWN_VARIABLE, VARIABLES};
 pub use self::error::CommandLineError;
 pub use self::options::Options;
-use self::parser::{LowArgs, Reader};
+use self::parser::{LowArgs, OptionParser};
 use crate::invocation::Invocation;
 
 /// The variable that holds options.
@@ -58,6 +58,17 @@ pub enum ConfigFile {
 pub struct Sourced<T> {
     pub value: T,
     pub origin: Origin,
+}
+
+impl<T> Sourced<T> {
+    /// Returns whether the value is not the default.
+    pub fn is_set(&self) -> bool {
+        self.origin != Origin::Default
+    }
+
+    pub fn is_on_command_line(&self) -> bool {
+        self.origin == Origin::CommandLine
+    }
 }
 
 /// The environment variables that settings depend on.
@@ -122,21 +133,9 @@ pub fn options(
     around: &EnvVars,
     warn: &mut dyn FnMut(&[u8]),
 ) -> Result<Options, CommandLineError> {
-    let low = low_args(invocation, args, around, warn)?;
-    let settings = Settings::of(low.layer.clone(), invocation);
-    Ok(Options::of(invocation, low, settings, around.cache()))
-}
-
-/// Reads the command line, completed by the other sources.
-pub fn low_args(
-    invocation: Invocation,
-    args: &[Vec<u8>],
-    around: &EnvVars,
-    warn: &mut dyn FnMut(&[u8]),
-) -> Result<LowArgs, CommandLineError> {
     let posix = !args.is_empty() && getopt::is_posix();
-    let typed = Reader { invocation, origin: Origin::CommandLine, posix, warn }.read(args)?;
-    under(typed, around, warn)
+    let typed = OptionParser { invocation, origin: Origin::CommandLine, posix, warn }.read(args)?;
+    Ok(Options::of(invocation, under(typed, around, warn)?, around.cache()))
 }
 
 /// Adds the settings of all other sources to the typed options.
@@ -161,7 +160,7 @@ fn under(typed: LowArgs, around: &EnvVars, warn: &mut dyn FnMut(&[u8])) -> Resul
 fn variable_flags(text: &OsStr, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, CommandLineError> {
     let words = words::split(text.as_bytes()).ok_or_else(|| CommandLineError::Fatal("a quote is not closed".into()))?;
     let mut reader =
-        Reader { invocation: Invocation::Tanto, origin: Origin::Variable(FLAGS_VARIABLE), posix: false, warn };
+        OptionParser { invocation: Invocation::Tanto, origin: Origin::Variable(FLAGS_VARIABLE), posix: false, warn };
     let low = reader.read(&words)?;
     match low.targets.first() {
         Some(target) => Err(CommandLineError::Fatal([b"'", &target[..], b"' is no flag"].concat())),

@@ -10,7 +10,7 @@ use tanto_exec::runner::clang;
 use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::process::Environment;
 
-use crate::settings::values::{ClangWorker, Kept};
+use crate::settings::values::{ClangWorker, CheckpointLimit};
 
 /// Environment variable with the path of the worker.
 pub const WORKER_VARIABLE: &str = "TANTO_CLANG_WORKER";
@@ -48,7 +48,7 @@ pub fn checkpoint_usage(state: &StateDirs) -> Option<clang::Held> {
 }
 
 /// The checkpoint options; `None` if checkpoints are off.
-pub fn checkpoints(kept: Kept, doubted: u32, place: PathBuf) -> Option<clang::CheckpointOptions> {
+pub fn checkpoints(kept: CheckpointLimit, doubted: u32, place: PathBuf) -> Option<clang::CheckpointOptions> {
     let most = kept.limit();
     let is_seen = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
     let may_start = is_seen && std::env::var_os("CI").is_none_or(|value| value.is_empty());
@@ -127,11 +127,11 @@ mod tests {
 
     #[test]
     fn checkpoint_limit_is_the_users() {
-        assert_eq!(checkpoints(Kept::AtMost(0), 1, PathBuf::new()), None);
+        assert_eq!(checkpoints(CheckpointLimit::AtMost(0), 1, PathBuf::new()), None);
         let wanted =
             |kept| checkpoints(kept, 3, PathBuf::from("place")).map(|wanted| (wanted.most, wanted.verify_every));
-        assert_eq!(wanted(Kept::Auto), Some((8, 3)));
-        assert_eq!(wanted(Kept::AtMost(2)), Some((2, 3)));
+        assert_eq!(wanted(CheckpointLimit::Auto), Some((8, 3)));
+        assert_eq!(wanted(CheckpointLimit::AtMost(2)), Some((2, 3)));
     }
 
     #[test]

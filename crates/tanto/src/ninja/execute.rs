@@ -28,8 +28,7 @@ use tanto_record::views::ninja::Verbosity;
 use tanto_sys::signals::TerminationSignals;
 
 use crate::invocation::Invocation;
-use crate::settings::Options;
-use crate::settings::parser::Followed;
+use crate::settings::parser::FollowTarget;
 
 use super::{BuildRun, ExitCode, RunResult, build_dir_lock, clang_worker, job_slots};
 use crate::settings::values::Memory;
@@ -100,7 +99,7 @@ impl BuildRun<'_> {
         self.check()?;
         self.warn_of_older_ninja(frontend.scan.found_older_ninja(), builddir);
         if !schedule.has_work() {
-            if self.options.verbosity != Verbosity::Quiet {
+            if self.options.settings.verbosity.value != Verbosity::Quiet {
                 self.info(b"no work to do.");
             }
             return Ok(());
@@ -138,8 +137,8 @@ impl BuildRun<'_> {
     fn follow(&mut self, frontend: &NinjaFrontend<'_, '_>, builddir: &[u8]) -> RunResult<()> {
         let Some(followed) = &self.options.follow else { return Ok(()) };
         let follow = match followed {
-            Followed::Longest => Follow::Longest,
-            Followed::Target(name) => {
+            FollowTarget::Longest => Follow::Longest,
+            FollowTarget::Target(name) => {
                 let graph = &*frontend.scan.graph;
                 let hints =
                     LookupOptions { builddir, deps_log: Some(frontend.scan.deps_log), ..LookupOptions::default() };
@@ -179,7 +178,7 @@ impl BuildRun<'_> {
         if let Err(bad) = self.view.display.check_format() {
             return Err(self.fatal(&bad.0));
         }
-        let parallelism = self.options.jobs.limit(tanto_sys::machine::cpu::count);
+        let parallelism = self.options.settings.jobs.value.limit(tanto_sys::machine::cpu::count);
         let jobserver = self.open_jobserver(jobserver, parallelism, builddir::path(frontend.scan.graph));
         frontend.begin(schedule, self.slots(parallelism, jobserver.as_ref()));
         let signals_wait = match self.options.dry_run {
@@ -203,7 +202,7 @@ impl BuildRun<'_> {
             runner: &mut *runner,
             view: &mut self.view,
             clock: &self.clock,
-            failures_allowed: self.options.keep_going as usize,
+            failures_allowed: self.options.settings.keep_going.value as usize,
             sampler: &mut sampler,
         };
         let outcome = self.stats.time("run", || run.run());
@@ -219,9 +218,11 @@ impl BuildRun<'_> {
 
     /// Options for monitoring commands. Under the name `ninja`, commands are monitored only on request.
     fn watch_options(&self, schedule: &Schedule) -> Option<WatchOptions> {
-        let Options { hang_timeout: hang_ms, timeout: total_ms, leftovers, invocation, .. } = *self.options;
-        let limits =
-            ResourceLimits { hang_ms, total_ms, sample: invocation == Invocation::Tanto, ..ResourceLimits::NONE };
+        let settings = &self.options.settings;
+        let (hang_ms, total_ms, leftovers) =
+            (settings.hang_timeout.value, settings.timeout.value, settings.leftovers.value);
+        let sample = self.options.invocation == Invocation::Tanto;
+        let limits = ResourceLimits { hang_ms, total_ms, sample, ..ResourceLimits::NONE };
         let wanted = limits.sample || hang_ms.is_some() || total_ms.is_some() || leftovers != Leftovers::Ignore;
         // If no command needs a cgroup, not even the parent cgroup is created.
         let groups = match () {
@@ -243,17 +244,19 @@ impl BuildRun<'_> {
         let ancestors =
             (build_dir_lock::ANCESTORS.into(), build_dir_lock::ancestors_for_jobs(self.build_dir_lock.as_ref()));
         let environment = [ancestors].into_iter().chain(job_slots::environment(jobserver.as_ref())).collect();
-        let max_load = self.options.max_load;
+        let max_load = self.options.settings.max_load.value;
         let own = self.own_state(builddir);
         let overflow = Some(Path::new(OsStr::from_bytes(if builddir.is_empty() { b"." } else { builddir })).into());
         // Writing to an empty path fails, so nothing is cached.
         let known = own.as_ref().map(|own| own.join(clang_worker::IDENTITY_CACHE)).unwrap_or_default();
         let writer = Rc::clone(&self.writer);
-        let Options { clang_worker, checkpoints, verify_checkpoints, .. } = *self.options;
-        let kept = own.map(|own| own.join(clang_worker::CHECKPOINT_DIR));
-        let checkpoints = kept.and_then(|place| clang_worker::checkpoints(checkpoints, verify_checkpoints, place));
-        let worker =
-            clang_worker::find(clang_worker, known, checkpoints).map_err(|error| self.fatal(&error.message()))?;
+        let settings = &self.options.settings;
+        let checkpoints = own.and_then(|own| {
+            let dir = own.join(clang_worker::CHECKPOINT_DIR);
+            clang_worker::checkpoints(settings.checkpoints.value, settings.verify_checkpoints.value, dir)
+        });
+        let worker = clang_worker::find(settings.clang_worker.value, known, checkpoints)
+            .map_err(|error| self.fatal(&error.message()))?;
         let options = RunnerOptions {
             parallelism,
             max_load,
@@ -277,7 +280,7 @@ impl BuildRun<'_> {
     }
 
     fn limit_admission(&self, schedule: &mut Schedule, parallelism: usize, builddir: &[u8]) {
-        let memory_kib = match self.options.memory {
+        let memory_kib = match self.options.settings.memory.value {
             Memory::Off => return,
             Memory::Free => None,
             // Memory of checkpoints counts towards the limit. Free memory already excludes it.

@@ -32,13 +32,13 @@ enum JobserverRole {
 }
 
 fn role(options: &Options, makeflags: &[u8]) -> JobserverRole {
-    match options.jobserver {
+    match options.settings.jobserver.value {
         _ if options.dry_run => JobserverRole::None,
         JobserverMode::Off => JobserverRole::None,
         JobserverMode::On => JobserverRole::Server { fifo: false },
         JobserverMode::Fifo => JobserverRole::Server { fifo: true },
         JobserverMode::Auto if names_a_server(makeflags) || options.invocation == Invocation::Ninja => {
-            match options.typed_jobs {
+            match options.settings.jobs.is_on_command_line() {
                 true => JobserverRole::None,
                 false => JobserverRole::Client,
             }
@@ -63,7 +63,7 @@ impl BuildRun<'_> {
         }
         let connection = jobserver::connect(makeflags().as_deref().map(OsStrExt::as_bytes));
         for notice in connection.notices {
-            if !notice.with_status || self.options.verbosity != Verbosity::Quiet {
+            if !notice.with_status || self.options.settings.verbosity.value != Verbosity::Quiet {
                 self.say(notice.level, &notice.text);
             }
         }
@@ -124,7 +124,7 @@ impl BuildRun<'_> {
 
 /// The number of slots of which half may run while the CPUs are overloaded. A number chosen by the user is not reduced.
 pub(super) fn yielding_slots(options: &Options, parallelism: usize) -> usize {
-    if options.own_jobs { usize::MAX } else { parallelism }
+    if options.settings.jobs.is_set() { usize::MAX } else { parallelism }
 }
 
 /// Returns whether the path can be part of `MAKEFLAGS`: absolute, and without special characters of make or the shell.

@@ -26,7 +26,7 @@ pub struct Views {
 impl Views {
     /// Dry runs and tools are not recorded.
     pub fn new(display: Display, options: &Options, writer: &Rc<Writer>) -> Views {
-        let wanted = options.record && !options.dry_run && options.tool.is_none();
+        let wanted = options.settings.record.value && !options.dry_run && options.tool.is_none();
         Views { display, recorder: Recorder::new(wanted, Rc::clone(writer)) }
     }
 }
@@ -59,7 +59,7 @@ impl BuildRun<'_> {
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        let jobs = self.options.jobs;
+        let jobs = self.options.settings.jobs.value;
         let head = Head {
             version: env!("CARGO_PKG_VERSION").into(),
             began_unix_ms: unix_ms.saturating_sub(self.clock.now_ms()).max(0),

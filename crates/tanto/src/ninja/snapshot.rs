@@ -76,13 +76,13 @@ impl BuildRun<'_> {
     pub(super) fn load_options(&self) -> LoadOptions {
         LoadOptions {
             phony_cycle_is_error: self.options.phony_cycle_is_error,
-            threads: self.options.threads,
+            threads: self.options.settings.threads.value,
             parallel: ParallelOptions::default(),
         }
     }
 
     fn snapshot(&self) -> Option<Snapshot> {
-        let wanted = self.options.snapshots != SnapshotPolicy::Off && !self.checks.disabled;
+        let wanted = self.options.settings.snapshots.value != SnapshotPolicy::Off && !self.checks.disabled;
         wanted.then(|| Snapshot::new(self.state.clone(), &self.options.manifest, self.load_options()))
     }
 
@@ -133,7 +133,7 @@ impl BuildRun<'_> {
 
     /// The snapshot that this run has to write, without the logs.
     pub(super) fn pending_snapshot<'t>(&self, graph: &Graph<'t>, logs: &Logs) -> Option<PendingSnapshot<'t>> {
-        let always = self.options.snapshots == SnapshotPolicy::Always;
+        let always = self.options.settings.snapshots.value == SnapshotPolicy::Always;
         let unsaved = logs.build.unsaved_bytes() + logs.deps.unsaved_bytes();
         self.snapshot().filter(|_| !self.options.dry_run)?.prepare(graph, unsaved, always)
     }
@@ -152,7 +152,7 @@ impl BuildRun<'_> {
 
     fn may_detach(&self) -> bool {
         let is_job = std::env::var_os(ANCESTORS).is_some() || orphans::are_looked_for();
-        let fits = self.options.snapshots == SnapshotPolicy::Auto && self.options.invocation == Invocation::Ninja;
+        let fits = self.options.settings.snapshots.value == SnapshotPolicy::Auto && self.options.invocation == Invocation::Ninja;
         fits && !is_job && io::stdout().is_terminal()
     }
 
@@ -180,6 +180,6 @@ impl BuildRun<'_> {
     }
 
     pub(super) fn threads(&self) -> usize {
-        self.options.threads.limit(cpu::count())
+        self.options.settings.threads.value.limit(cpu::count())
     }
 }

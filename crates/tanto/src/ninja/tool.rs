@@ -50,11 +50,11 @@ impl<'o> BuildRun<'o> {
         let options = ToolOptions {
             program: self.options.invocation.name(),
             dry_run: self.options.dry_run,
-            verbose: self.options.verbosity == Verbosity::Verbose,
+            verbose: self.options.settings.verbosity.value == Verbosity::Verbose,
             called: call.argv0.clone(),
             builddir,
             manifest: self.options.manifest.clone(),
-            threads: self.options.threads,
+            threads: self.options.settings.threads.value,
         };
         let blocks = graph.blocks().cloned();
         let gate = OutputGate::new(blocks.as_deref(), self.threads());

@@ -146,17 +146,17 @@ impl Live {
 
 /// Creates the view. The error is about an invalid status format.
 pub fn create(options: &Options) -> Result<Display, Vec<u8>> {
-    let format = match &options.status {
+    let format = match &options.settings.status.value {
         StatusFormat::Percent(text) => ProgressFormat::parse_ninja_status(text),
         StatusFormat::Variables(text) => ProgressFormat::parse_status(text).map_err(|bad| bad.0)?,
     };
-    let is_shown = options.format != values::Shown::Jsonl && options.verbosity != Verbosity::Quiet;
+    let is_shown = options.settings.format.value != values::OutputFormat::Jsonl && options.settings.verbosity.value != Verbosity::Quiet;
     let checked = if is_shown { format.check() } else { Ok(()) };
     Ok(Display { kind: kind(options, format), format: checked })
 }
 
 fn kind(options: &Options, format: ProgressFormat) -> Kind {
-    if options.format == values::Shown::Jsonl {
+    if options.settings.format.value == values::OutputFormat::Jsonl {
         return Kind::Lines(Box::new(Stream::new(Box::new(io::stdout()))));
     }
     let columns = Box::new(|| terminal::columns(io::stdout()));
@@ -170,12 +170,12 @@ fn kind(options: &Options, format: ProgressFormat) -> Kind {
 
 /// The live view is not used with options that need every line.
 fn wants_live(options: &Options) -> bool {
-    let wanted = match options.format {
-        values::Shown::Auto => options.invocation == Invocation::Tanto,
-        values::Shown::Live => true,
-        values::Shown::Plain | values::Shown::Jsonl => false,
+    let wanted = match options.settings.format.value {
+        values::OutputFormat::Auto => options.invocation == Invocation::Tanto,
+        values::OutputFormat::Live => true,
+        values::OutputFormat::Plain | values::OutputFormat::Jsonl => false,
     };
-    wanted && options.verbosity == Verbosity::Normal && !options.dry_run && !options.debug.explain
+    wanted && options.settings.verbosity.value == Verbosity::Normal && !options.dry_run && !options.debug.explain
 }
 
 /// A separate file: Rust's buffered standard output would split a frame into two writes.
@@ -186,14 +186,14 @@ fn standard_output() -> Option<File> {
 fn plain(options: &Options, format: ProgressFormat, terminal: Terminal) -> NinjaView {
     let config = ninja::NinjaConfig {
         program: options.invocation.name(),
-        verbosity: options.verbosity,
+        verbosity: options.settings.verbosity.value,
         format,
         explain: options.debug.explain,
         holds: options.invocation == Invocation::Tanto,
         notes: options.invocation == Invocation::Tanto,
         rest: io::stdout().is_terminal().then(|| rest(options)),
         // Under the name `ninja`, failures go to the same stream as in ninja.
-        failures_to_err: options.format == values::Shown::Plain && options.invocation == Invocation::Tanto,
+        failures_to_err: options.settings.format.value == values::OutputFormat::Plain && options.invocation == Invocation::Tanto,
         parallelism: parallelism(options),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))
@@ -203,7 +203,7 @@ fn live(options: &Options, format: ProgressFormat, terminal: &Terminal, out: Fil
     let config = live::LiveConfig {
         program: options.invocation.name(),
         format,
-        own_format: options.own_status,
+        own_format: options.settings.status.is_set(),
         parallelism: parallelism(options),
         rest: rest(options),
         color: terminal.color,
@@ -216,13 +216,13 @@ fn live(options: &Options, format: ProgressFormat, terminal: &Terminal, out: Fil
 
 /// Where the user finds output that was truncated on the terminal.
 fn rest(options: &Options) -> FullOutputHint {
-    if options.record { FullOutputHint::Recorded(options.dir.clone()) } else { FullOutputHint::Lost }
+    if options.settings.record.value { FullOutputHint::Recorded(options.dir.clone()) } else { FullOutputHint::Lost }
 }
 
 /// The number of parallel commands, computed on demand: counting CPUs reads five files, and no-op builds do not need
 /// it.
 fn parallelism(options: &Options) -> Box<dyn Fn() -> usize> {
-    let jobs = options.jobs;
+    let jobs = options.settings.jobs.value;
     Box::new(move || jobs.limit(cpu::count))
 }
 

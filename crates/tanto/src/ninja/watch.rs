@@ -114,7 +114,7 @@ impl<'o> WatchLoop<'o> {
     }
 
     fn say(&mut self, text: &[u8]) {
-        if self.options.verbosity != Verbosity::Quiet {
+        if self.options.settings.verbosity.value != Verbosity::Quiet {
             self.next.info(text);
         }
     }

@@ -196,6 +196,6 @@ mod tests {
         let layer = parse(b"c", b"verbose = true\nrecord = false\nmax-load = 2.5\n", ConfigFile::Build).expect("sound");
         assert_eq!(layer.verbosity.map(|sourced| sourced.value), Some(Verbosity::Verbose));
         assert_eq!(layer.record.map(|sourced| sourced.value), Some(false));
-        assert_eq!(layer.max_load.map(|sourced| sourced.value), Some(2.5));
+        assert_eq!(layer.max_load.map(|sourced| sourced.value), Some(Some(2.5)));
     }
 }

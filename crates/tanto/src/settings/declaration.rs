@@ -8,7 +8,7 @@ use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;
 
 use super::flags::{self, Flag, Group, Id, OPTION, Reach, Shape, Value, free, one_of};
-use super::values::{self, ClangWorker, Jobs, JobserverMode, Kept, Memory, Shown, StatusFormat, text};
+use super::values::{self, ClangWorker, Jobs, JobserverMode, CheckpointLimit, Memory, OutputFormat, StatusFormat, text};
 use super::{EnvVars, Origin, Sourced};
 use crate::invocation::Invocation;
 
@@ -183,10 +183,10 @@ settings! {
             ..OPTION
         };
     }
-    max_load: f64 {
-        default: 0.0, 0.0;
+    max_load: Option<f64> {
+        default: None, None;
         doctor: text::max_load;
-        flag MaxLoad = crate::settings::number::real_prefix, Flag {
+        flag MaxLoad = values::max_load, Flag {
             short: Some(b'l'),
             value: free("N", "a number, 0 for no limit"),
             reach: Reach::Setting("max-load"),
@@ -212,10 +212,10 @@ settings! {
         };
         variable "TANTO_LOG_VERSION" = values::log_version, "5, 6 or 7", "Version of a new .ninja_log, as --log-version.";
     }
-    format: Shown {
-        default: Shown::Auto, Shown::Auto;
-        doctor: text::shown;
-        flag Format = values::shown, Flag {
+    format: OutputFormat {
+        default: OutputFormat::Auto, OutputFormat::Auto;
+        doctor: text::output_format;
+        flag Format = values::output_format, Flag {
             long: Some("format"),
             value: one_of("NAME", &["auto", "live", "plain", "jsonl"], "auto, live, plain or jsonl"),
             reach: Reach::Setting("format"),
@@ -318,8 +318,8 @@ settings! {
         variable "TANTO_SPAWN_CC1" = |_: &[u8]| Some(ClangWorker::Off), "1",
             "If 1, every compiler is a process of its own, as with --clang-worker=off.";
     }
-    checkpoints: Kept {
-        default: Kept::AtMost(0), Kept::Auto;
+    checkpoints: CheckpointLimit {
+        default: CheckpointLimit::AtMost(0), CheckpointLimit::Auto;
         doctor: text::checkpoints;
         flag Checkpoints = values::checkpoints, Flag {
             long: Some("checkpoints"),

@@ -184,7 +184,7 @@ impl getopt::Flag for Flag {
 }
 
 /// The flags that a invocation takes.
-pub fn known(invocation: Invocation) -> &'static [Flag] {
+pub fn of_invocation(invocation: Invocation) -> &'static [Flag] {
     let first_other = FLAGS.iter().position(|flag| invocation == Invocation::Ninja && flag.group == Group::Build);
     &FLAGS[..first_other.unwrap_or(FLAGS.len())]
 }

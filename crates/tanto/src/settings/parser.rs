@@ -21,7 +21,7 @@ pub struct ToolCall {
 
 /// The command whose output is shown while it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Followed {
+pub enum FollowTarget {
     /// The longest-running one.
     Longest,
     /// The one that makes this target.
@@ -46,7 +46,7 @@ pub struct LowArgs {
     /// `--watch`
     pub watch: bool,
     /// `--follow`
-    pub follow: Option<Followed>,
+    pub follow: Option<FollowTarget>,
     /// Those that are settings.
     pub layer: Layer,
     pub targets: Vec<Vec<u8>>,
@@ -65,7 +65,7 @@ impl LowArgs {
     }
 }
 
-pub struct Reader<'w> {
+pub struct OptionParser<'w> {
     pub invocation: Invocation,
     /// The command line, or the variable with the options.
     pub origin: Origin,
@@ -74,11 +74,11 @@ pub struct Reader<'w> {
     pub warn: &'w mut dyn FnMut(&[u8]),
 }
 
-impl Reader<'_> {
+impl OptionParser<'_> {
     /// Parses all of `args`, without the program's name.
     pub fn read(&mut self, args: &[Vec<u8>]) -> Result<LowArgs, CommandLineError> {
         let mut low = LowArgs::default();
-        let mut getopt = Getopt::new(flags::known(self.invocation), args, self.posix);
+        let mut getopt = Getopt::new(flags::of_invocation(self.invocation), args, self.posix);
         while let Some((flag, value)) = getopt.flag().map_err(CommandLineError::Usage)? {
             if flag.id == Id::Tool && self.origin == Origin::CommandLine {
                 if low.watch {
@@ -110,8 +110,8 @@ impl Reader<'_> {
             Id::Warning => self.warning(low, value)?,
             Id::Tool => {}
             Id::Watch => low.watch = true,
-            Id::Follow if value.is_empty() => low.follow = Some(Followed::Longest),
-            Id::Follow => low.follow = Some(Followed::Target(value.to_vec())),
+            Id::Follow if value.is_empty() => low.follow = Some(FollowTarget::Longest),
+            Id::Follow => low.follow = Some(FollowTarget::Target(value.to_vec())),
             Id::Verbose | Id::Quiet => self.set(low, flag, b"yes")?,
             _ => self.set(low, flag, value)?,
         }

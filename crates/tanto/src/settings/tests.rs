@@ -43,28 +43,28 @@ fn sources_have_an_order() {
         ("HOME", &home),
     ]);
     let options = ask(&["-C", &build, "-l4", "-d", "stats"], &around).expect("sound");
-    assert_eq!(options.max_load, Some(4.0), "the command line");
-    assert_eq!(options.keep_going, 3, "TANTO_FLAGS");
-    assert_eq!((options.log_version, options.threads), (Some(7), ThreadLimit::ONE), "their own variables");
-    assert_eq!(options.snapshots, SnapshotPolicy::Off);
-    assert_eq!(options.jobs, Jobs::AtMost(2), "the build directory's file");
-    assert_eq!(options.verbosity, Verbosity::Quiet, "the user's file");
+    assert_eq!(options.settings.max_load.value, Some(4.0), "the command line");
+    assert_eq!(options.settings.keep_going.value, 3, "TANTO_FLAGS");
+    assert_eq!((options.settings.log_version.value, options.settings.threads.value), (Some(7), ThreadLimit::ONE), "their own variables");
+    assert_eq!(options.settings.snapshots.value, SnapshotPolicy::Off);
+    assert_eq!(options.settings.jobs.value, Jobs::AtMost(2), "the build directory's file");
+    assert_eq!(options.settings.verbosity.value, Verbosity::Quiet, "the user's file");
     assert!(options.debug.explain && options.debug.stats && options.dry_run);
 }
 
 #[test]
 fn typed_jobs_are_on_the_command_line() {
-    assert!(!ask(&[], &variable("-j3")).expect("sound").typed_jobs);
-    assert!(ask(&["-j3"], &variable("-j3")).expect("sound").typed_jobs);
+    assert!(!ask(&[], &variable("-j3")).expect("sound").settings.jobs.is_on_command_line());
+    assert!(ask(&["-j3"], &variable("-j3")).expect("sound").settings.jobs.is_on_command_line());
 }
 
 #[test]
 fn status_has_three_sources() {
     let around = EnvVars::from([("NINJA_STATUS", "")]);
-    assert_eq!(ask(&[], &around).expect("sound").status, StatusFormat::Percent(Vec::new()));
+    assert_eq!(ask(&[], &around).expect("sound").settings.status.value, StatusFormat::Percent(Vec::new()));
     let around = EnvVars::from([("NINJA_STATUS", ""), ("TANTO_FLAGS", "--status '$total '")]);
-    assert_eq!(ask(&[], &around).expect("sound").status, StatusFormat::Variables(b"$total ".to_vec()));
-    assert_eq!(ask(&["--status", ""], &around).expect("sound").status, StatusFormat::Variables(Vec::new()));
+    assert_eq!(ask(&[], &around).expect("sound").settings.status.value, StatusFormat::Variables(b"$total ".to_vec()));
+    assert_eq!(ask(&["--status", ""], &around).expect("sound").settings.status.value, StatusFormat::Variables(Vec::new()));
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub enum StatusFormat {
 
 /// The output of a build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shown {
+pub enum OutputFormat {
     /// `Live` as tanto, `Plain` as ninja.
     Auto,
     /// A live region, if the output is a terminal.
@@ -97,17 +97,17 @@ pub enum ClangWorker {
 
 /// The number of checkpoints that are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kept {
+pub enum CheckpointLimit {
     Auto,
     AtMost(u32),
 }
 
-impl Kept {
+impl CheckpointLimit {
     pub fn limit(self) -> u32 {
         match self {
             // A checkpoint takes 10 to 100 MiB; people alternate between a handful of files.
-            Kept::Auto => 8,
-            Kept::AtMost(limit) => limit,
+            CheckpointLimit::Auto => 8,
+            CheckpointLimit::AtMost(limit) => limit,
         }
     }
 }
@@ -127,6 +127,11 @@ pub fn jobs(value: &[u8]) -> Option<Jobs> {
 
 pub fn keep_going(value: &[u8]) -> Option<u32> {
     number::integer(value).map(|count| below_infinity(count).unwrap_or(u32::MAX))
+}
+
+/// Parses a load average; infinity, NaN and numbers up to 0 mean no limit.
+pub fn max_load(value: &[u8]) -> Option<Option<f64>> {
+    Some(Some(number::real_prefix(value)?).filter(|load| *load > 0.0 && load.is_finite()))
 }
 
 /// Parses `yes` or `no`.
@@ -153,12 +158,12 @@ pub fn log_version(value: &[u8]) -> Option<Option<u32>> {
     }
 }
 
-pub fn shown(value: &[u8]) -> Option<Shown> {
+pub fn output_format(value: &[u8]) -> Option<OutputFormat> {
     match value {
-        b"auto" => Some(Shown::Auto),
-        b"live" => Some(Shown::Live),
-        b"plain" => Some(Shown::Plain),
-        b"jsonl" => Some(Shown::Jsonl),
+        b"auto" => Some(OutputFormat::Auto),
+        b"live" => Some(OutputFormat::Live),
+        b"plain" => Some(OutputFormat::Plain),
+        b"jsonl" => Some(OutputFormat::Jsonl),
         _ => None,
     }
 }
@@ -204,11 +209,11 @@ pub fn clang_worker(value: &[u8]) -> Option<ClangWorker> {
     }
 }
 
-pub fn checkpoints(value: &[u8]) -> Option<Kept> {
+pub fn checkpoints(value: &[u8]) -> Option<CheckpointLimit> {
     match value {
-        b"auto" => Some(Kept::Auto),
-        b"off" => Some(Kept::AtMost(0)),
-        number => count(number).filter(|&count| count <= MAX_CHECKPOINTS).map(Kept::AtMost),
+        b"auto" => Some(CheckpointLimit::Auto),
+        b"off" => Some(CheckpointLimit::AtMost(0)),
+        number => count(number).filter(|&count| count <= MAX_CHECKPOINTS).map(CheckpointLimit::AtMost),
     }
 }
 
@@ -271,11 +276,11 @@ pub mod text {
         .into()
     }
 
-    pub fn checkpoints(kept: &Kept) -> String {
+    pub fn checkpoints(kept: &CheckpointLimit) -> String {
         match kept {
-            Kept::AtMost(0) => "none".into(),
-            Kept::Auto => format!("of {} files (under the name ninja: none)", kept.limit()),
-            Kept::AtMost(count) => format!("of {count} files"),
+            CheckpointLimit::AtMost(0) => "none".into(),
+            CheckpointLimit::Auto => format!("of {} files (under the name ninja: none)", kept.limit()),
+            CheckpointLimit::AtMost(count) => format!("of {count} files"),
         }
     }
 
@@ -316,8 +321,8 @@ pub mod text {
         if *count == u32::MAX { "no limit".into() } else { count.to_string() }
     }
 
-    pub fn max_load(load: &f64) -> String {
-        if *load > 0.0 { load.to_string() } else { "no limit".into() }
+    pub fn max_load(load: &Option<f64>) -> String {
+        load.map_or("no limit".into(), |load| load.to_string())
     }
 
     pub fn verbosity(verbosity: &Verbosity) -> String {
@@ -329,12 +334,12 @@ pub mod text {
         .into()
     }
 
-    pub fn shown(shown: &Shown) -> String {
-        match shown {
-            Shown::Auto => "live on a terminal (under the name ninja: plain)",
-            Shown::Live => "live",
-            Shown::Plain => "plain",
-            Shown::Jsonl => "jsonl",
+    pub fn output_format(format: &OutputFormat) -> String {
+        match format {
+            OutputFormat::Auto => "live on a terminal (under the name ninja: plain)",
+            OutputFormat::Live => "live",
+            OutputFormat::Plain => "plain",
+            OutputFormat::Jsonl => "jsonl",
         }
         .into()
     }

@@ -5,9 +5,10 @@ use crate::output::CommandOutput;
 use crate::settings::declaration::FLAGS;
 use crate::settings::flags as table;
 use crate::settings::flags::Group;
-use crate::settings::parser::Reader;
-use crate::settings::values::Jobs;
-use crate::settings::{CommandLineError, EnvVars, options};
+use crate::settings::parser::OptionParser;
+use crate::settings::values::{Jobs, Memory, StatusFormat};
+use crate::settings::{CommandLineError, EnvVars, Origin, options};
+use tanto_record::views::ninja::Verbosity;
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
 use tanto_ninja::getopt::Getopt;
@@ -17,15 +18,14 @@ fn words(words: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn typed(args: &[&str]) -> Result<LowArgs, CommandLineError> {
-    Reader { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+    OptionParser { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
         .read(&words(args))
 }
 
 /// The options as ninja, without variables and config files.
 fn meant(args: &[&str]) -> Options {
     let low = typed(args).unwrap_or_else(|halt| panic!("{args:?}: {halt:?}"));
-    let settings = Settings::of(low.layer.clone(), Invocation::Ninja);
-    Options::of(Invocation::Ninja, low, settings, None)
+    Options::of(Invocation::Ninja, low, None)
 }
 
 fn targets(args: &[&str]) -> Vec<String> {
@@ -62,10 +62,10 @@ fn table_is_consistent() {
 
 #[test]
 fn build_flags_are_unknown_to_ninja() {
-    let known = |invocation| table::known(invocation).iter().filter(|flag| flag.group == Group::Build).count();
+    let known = |invocation| table::of_invocation(invocation).iter().filter(|flag| flag.group == Group::Build).count();
     assert_eq!(known(Invocation::Ninja), 0);
     assert!(
-        known(Invocation::Tanto) > 0 && table::known(Invocation::Ninja).len() + known(Invocation::Tanto) == FLAGS.len()
+        known(Invocation::Tanto) > 0 && table::of_invocation(Invocation::Ninja).len() + known(Invocation::Tanto) == FLAGS.len()
     );
     assert_eq!(usage_error(&["--watch"]), "unrecognized option '--watch'");
 }
@@ -73,7 +73,7 @@ fn build_flags_are_unknown_to_ninja() {
 #[test]
 fn watch_excludes_tools() {
     let typed = |args| {
-        Reader { invocation: Invocation::Tanto, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+        OptionParser { invocation: Invocation::Tanto, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
             .read(&words(args))
     };
     assert!(typed(&["--watch"]).is_ok_and(|low| low.watch));
@@ -84,12 +84,12 @@ fn watch_excludes_tools() {
 #[test]
 fn follow_has_an_optional_target() {
     let typed = |args| {
-        Reader { invocation: Invocation::Tanto, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+        OptionParser { invocation: Invocation::Tanto, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
             .read(&words(args))
     };
     let follow = |args| typed(args).map(|low| (low.follow, low.targets.len()));
-    assert_eq!(follow(&["--follow", "app"]), Ok((Some(Followed::Longest), 1)));
-    assert_eq!(follow(&["--follow=app"]), Ok((Some(Followed::Target(b"app".to_vec())), 0)));
+    assert_eq!(follow(&["--follow", "app"]), Ok((Some(FollowTarget::Longest), 1)));
+    assert_eq!(follow(&["--follow=app"]), Ok((Some(FollowTarget::Target(b"app".to_vec())), 0)));
     assert_eq!(follow(&["app"]), Ok((None, 1)));
     assert_eq!(usage_error(&["--follow"]), "unrecognized option '--follow'");
 }
@@ -115,11 +115,11 @@ fn own_flags_keep_ninjas_abbreviations() {
 fn defaults() {
     let options = meant(&[]);
     assert_eq!(options.manifest, b"build.ninja");
-    assert_eq!((options.jobs, options.typed_jobs), (Jobs::ProcessorsAndMore, false));
-    assert_eq!((options.keep_going, options.max_load), (1, None));
-    assert_eq!(options.verbosity, Verbosity::Normal);
-    assert_eq!(options.status, StatusFormat::Percent(b"[%f/%t] ".to_vec()));
-    assert_eq!(options.log_version, None);
+    assert_eq!((options.settings.jobs.value, options.settings.jobs.is_on_command_line()), (Jobs::ProcessorsAndMore, false));
+    assert_eq!((options.settings.keep_going.value, options.settings.max_load.value), (1, None));
+    assert_eq!(options.settings.verbosity.value, Verbosity::Normal);
+    assert_eq!(options.settings.status.value, StatusFormat::Percent(b"[%f/%t] ".to_vec()));
+    assert_eq!(options.settings.log_version.value, None);
     assert!(options.targets.is_empty() && options.tool.is_none() && options.dir.is_none());
 }
 
@@ -129,7 +129,7 @@ fn flags_and_targets_mix() {
     assert_eq!(targets(&["a", "--", "-j2", "--", "b"]), ["a", "-j2", "--", "b"]);
     assert_eq!(targets(&["-", "-n"]), ["-"]);
     assert_eq!(targets(&["-n", ""]), [""]);
-    let posix = Reader { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: true, warn: &mut |_| {} }
+    let posix = OptionParser { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: true, warn: &mut |_| {} }
         .read(&words(&["-n", "a", "-j2"]));
     assert_eq!(posix.map(|low| low.targets), Ok(vec![b"a".to_vec(), b"-j2".to_vec()]));
 }
@@ -138,19 +138,19 @@ fn flags_and_targets_mix() {
 fn letters_bundle_and_values_join() {
     for args in [&["-vnj4"][..], &["-vnj", "4"], &["-v", "-n", "-j4"], &["--verb", "-nj", "+4"]] {
         let options = meant(args);
-        assert_eq!(options.jobs, Jobs::AtMost(4), "{args:?}");
-        assert!(options.dry_run && options.verbosity == Verbosity::Verbose, "{args:?}");
+        assert_eq!(options.settings.jobs.value, Jobs::AtMost(4), "{args:?}");
+        assert!(options.dry_run && options.settings.verbosity.value == Verbosity::Verbose, "{args:?}");
     }
     let options = meant(&["-Cdir", "-f", "x y", "-C", "other"]);
     assert_eq!((options.dir.as_deref(), &options.manifest[..]), (Some(&b"other"[..]), &b"x y"[..]));
-    assert_eq!(meant(&["--status=[$f=] "]).status, StatusFormat::Variables(b"[$f=] ".to_vec()));
-    assert_eq!(meant(&["--stat", "-n"]).status, StatusFormat::Variables(b"-n".to_vec()));
+    assert_eq!(meant(&["--status=[$f=] "]).settings.status.value, StatusFormat::Variables(b"[$f=] ".to_vec()));
+    assert_eq!(meant(&["--stat", "-n"]).settings.status.value, StatusFormat::Variables(b"-n".to_vec()));
 }
 
 #[test]
 fn arguments_are_bytes() {
     let args = [b"-C\xff".to_vec(), b"\xfe".to_vec()];
-    let low = Reader { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+    let low = OptionParser { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
         .read(&args)
         .expect("sound");
     assert_eq!((low.dir, low.targets), (Some(b"\xff".to_vec()), vec![b"\xfe".to_vec()]));
@@ -167,38 +167,38 @@ fn numbers_are_parsed_as_by_ninja() {
         ("99999999999999999999", Jobs::Unlimited),
     ] {
         let options = meant(&["-j", value]);
-        assert_eq!((options.jobs, options.typed_jobs), (jobs, true), "{value}");
+        assert_eq!((options.settings.jobs.value, options.settings.jobs.is_on_command_line()), (jobs, true), "{value}");
     }
     for (value, failures) in [("3", 3), ("0", u32::MAX), ("-3", u32::MAX), ("", u32::MAX)] {
-        assert_eq!(meant(&["-k", value]).keep_going, failures, "{value}");
+        assert_eq!(meant(&["-k", value]).settings.keep_going.value, failures, "{value}");
     }
     for (value, load) in
         [("2.5", Some(2.5)), ("3x", Some(3.0)), ("0", None), ("-1", None), ("nan", None), ("inf", None)]
     {
-        assert_eq!(meant(&["-l", value]).max_load, load, "{value}");
+        assert_eq!(meant(&["-l", value]).settings.max_load.value, load, "{value}");
     }
     assert_eq!(fatal(&["-j", "-1"]), "invalid -j parameter");
     assert_eq!(fatal(&["-j4x"]), "invalid -j parameter");
     assert_eq!(fatal(&["-kx"]), "-k parameter not numeric; did you mean -k 0?");
     assert_eq!(fatal(&["-l", ""]), "-l parameter not numeric: did you mean -l 0.0?");
     assert_eq!(fatal(&["--log-version", "4"]), "invalid --log-version parameter: expected 5, 6 or 7");
-    assert_eq!(meant(&["--log-version", "5"]).log_version, Some(5));
+    assert_eq!(meant(&["--log-version", "5"]).settings.log_version.value, Some(5));
     let wrong = "invalid --memory parameter: expected 'auto', 'off' or a size such as 8G";
     for size in ["", "8", "G", "8X", "0G", "-1G", "1.5G", "8Gx", "99999999999T"] {
         assert_eq!(fatal(&["--memory", size]), wrong, "{size}");
     }
     for (size, kib) in [("8G", 8 << 20), ("512m", 512 << 10), ("3KiB", 3), ("1TB", 1 << 30)] {
-        assert_eq!(meant(&["--memory", size]).memory, Memory::AtMost(kib), "{size}");
+        assert_eq!(meant(&["--memory", size]).settings.memory.value, Memory::AtMost(kib), "{size}");
     }
-    assert_eq!([meant(&[]).memory, meant(&["--memory=auto"]).memory], [Memory::Off, Memory::Free]);
+    assert_eq!([meant(&[]).settings.memory.value, meant(&["--memory=auto"]).settings.memory.value], [Memory::Off, Memory::Free]);
     assert_eq!(fatal(&["--record", "no"]), "invalid --record parameter: expected 'on' or 'off'");
-    assert!(meant(&[]).record && !meant(&["--record=off"]).record);
+    assert!(meant(&[]).settings.record.value && !meant(&["--record=off"]).settings.record.value);
 }
 
 #[test]
 fn last_value_counts() {
-    assert_eq!(meant(&["-v", "--quiet"]).verbosity, Verbosity::Quiet);
-    assert_eq!(meant(&["--quiet", "-v"]).verbosity, Verbosity::Verbose);
+    assert_eq!(meant(&["-v", "--quiet"]).settings.verbosity.value, Verbosity::Quiet);
+    assert_eq!(meant(&["--quiet", "-v"]).settings.verbosity.value, Verbosity::Verbose);
     assert!(!meant(&["-w", "phonycycle=err", "-w", "phonycycle=warn"]).phony_cycle_is_error);
     assert!(meant(&["-wphonycycle=err"]).phony_cycle_is_error);
 }
@@ -229,7 +229,7 @@ fn modes_and_warnings() {
     let mut warn = |text: &[u8]| warnings.push(text.to_vec());
     let args = words(&["-w", "dupbuild=err", "-w", "depfilemulti=warn", "-j", "x"]);
     assert!(
-        Reader { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut warn }
+        OptionParser { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut warn }
             .read(&args)
             .is_err()
     );
