@@ -64,6 +64,7 @@ enum ReportCommand {
     /// With FILE, prints the output of the last run of the command that makes it. Without FILE, prints the output
     /// of all commands of the last build that failed or printed something.
     Output {
+        /// Output file of a command
         #[arg(value_hint = ValueHint::FilePath)]
         file: Option<OsString>,
     },

@@ -38,9 +38,10 @@ pub struct RunArgs {
     /// Kill the command after TIME
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     timeout: Option<TimeLimit>,
-    /// What to do with processes that outlive the command
+    /// Action for processes that outlive the command
     #[arg(long, value_name = "ACTION", default_value = "report", value_parser = PossibleValuesParser::new(LEFTOVERS))]
     leftovers: String,
+    /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }

@@ -46,7 +46,8 @@ pub struct SimulateArgs {
     /// Simulate the commands of a recorded build, named as for `tanto report`
     #[arg(long, value_name = "NAME", conflicts_with = "targets")]
     session: Option<OsString>,
-    #[arg(value_hint = TARGET_HINT)]
+    /// Targets of the build [default: the default targets of the manifest]
+    #[arg(value_name = "TARGET", value_hint = TARGET_HINT)]
     targets: Vec<OsString>,
 }
 

@@ -11,7 +11,7 @@ use crate::simulate::{SlotCounts, parse_slots};
 pub enum BulkCommand {
     /// Write bulk.toml with every key, its meaning and its default
     Init(InitArgs),
-    /// Ask each directory of the tree which packages it makes
+    /// List the packages that each directory of the tree makes
     ///
     /// Scans the whole tree, or the directories of `limited_list` and their dependencies, and keeps the results in the
     /// state directory. A directory is scanned again only if something that its result depends on has changed.
@@ -23,7 +23,7 @@ pub enum BulkCommand {
     /// package, chosen as pbulk-resolve does. If nothing matches a dependency, prints it with the nearest
     /// candidates and writes nothing.
     Resolve(ResolveArgs),
-    /// Show which packages have to be built and why; build nothing
+    /// Show which packages would be built, and why
     Check(CheckArgs),
     /// Scan, resolve and build the packages
     ///
@@ -64,7 +64,7 @@ pub enum BulkCommand {
     Export(ExportArgs),
     /// Estimate how long a bulk build takes with N packages at a time
     ///
-    /// A line of the times is the name of a package, a tab, and seconds. Missing times are estimated from similar
+    /// Each line of a file with times is a PKGNAME, a tab, and seconds. Missing times are estimated from similar
     /// packages.
     Simulate(BulkSimulateArgs),
     #[command(hide = true, about = "Run a command in a sandbox (internal)")]

@@ -87,7 +87,7 @@ pub struct CompareArgs {
     /// Time limit, such as 5h: start no run that would exceed it
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time_limit)]
     time: Option<Duration>,
-    /// CommandOutput when the interval is at most P % wide to either side
+    /// Stop when the interval is at most P % wide to either side
     #[arg(long, value_name = "P%")]
     until: Option<Percentage>,
     /// Number of uncounted runs of each command before the first counted one
@@ -105,7 +105,7 @@ pub struct CompareArgs {
     /// Repeat the order of the experiment with this seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// CommandOutput if this file or directory differs after any run (repeatable)
+    /// Stop if this file or directory differs after any run (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     same: Vec<PathBuf>,
     /// Measure the first command twice, to show the noise of the machine

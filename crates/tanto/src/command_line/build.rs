@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint}
 use tanto_ninja::tools::TOOLS;
 
 use crate::settings::declaration::FLAGS;
-use crate::settings::flags::{Flag, Group, Shape, TARGET_HINT};
+use crate::settings::flags::{Flag, Group, Shape, TARGET_HINT, Value};
 
 /// All flags and the targets. It has no values, because clap does not parse these commands.
 #[derive(Debug)]
@@ -14,8 +14,14 @@ pub struct BuildArgs;
 
 impl Args for BuildArgs {
     fn augment_args(command: Command) -> Command {
-        let command = FLAGS.iter().enumerate().fold(command, |command, (place, flag)| command.arg(arg(flag, place)));
-        let targets = Arg::new("targets").action(ArgAction::Append).value_name("TARGETS").value_hint(TARGET_HINT);
+        let flags = Group::ALL.into_iter().flat_map(|group| FLAGS.iter().filter(move |flag| flag.group == group));
+        let command = flags.enumerate().fold(command, |command, (place, flag)| command.arg(arg(flag, place)));
+        let targets = Arg::new("targets")
+            .action(ArgAction::Append)
+            .num_args(0..)
+            .value_name("TARGET")
+            .value_hint(TARGET_HINT)
+            .help("Files, phony edges, directories or globs [default: the default targets of the manifest]");
         command.disable_help_flag(true).arg(targets)
     }
 
@@ -35,7 +41,10 @@ impl FromArgMatches for BuildArgs {
 }
 
 fn arg(flag: &Flag, place: usize) -> Arg {
-    let note = if flag.note.contains('{') { "" } else { flag.note };
+    // Values that clap lists need no hint at another list.
+    let is_listed = matches!(flag.value, Some(Value { shape: Shape::OneOf(_), .. })) && flag.group == Group::Mode;
+    let note = if flag.note.contains('{') || is_listed { "" } else { flag.note.lines().next().unwrap_or_default() };
+    let note = note.replace("[default=", "[default: ");
     let key = flag.key().map(|key| format!("\n\nConfig key: {key}")).unwrap_or_default();
     let doc = format!("{}{note}", capital(flag.doc));
     let id = flag.long.or(flag.key()).or(flag.value.map(|value| value.name)).unwrap_or("dry-run");
@@ -72,7 +81,7 @@ fn heading(group: Group) -> &'static str {
         Group::Place => "Build directory",
         Group::Run => "Running commands",
         Group::Mode => "Modes",
-        Group::Own | Group::Build => "Tanto's own",
+        Group::Own | Group::Build => "Tanto's additions",
     }
 }
 

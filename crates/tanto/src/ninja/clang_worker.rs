@@ -10,7 +10,7 @@ use tanto_exec::runner::clang;
 use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::process::Environment;
 
-use crate::settings::values::{ClangWorker, CheckpointLimit};
+use crate::settings::values::{CheckpointLimit, ClangWorker};
 
 /// Environment variable with the path of the worker.
 pub const WORKER_VARIABLE: &str = "TANTO_CLANG_WORKER";

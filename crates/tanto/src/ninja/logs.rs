@@ -24,7 +24,10 @@ impl BuildRun<'_> {
         if self.wants_logs(graph, builddir) {
             return self.load_logs(graph, builddir);
         }
-        Ok(Logs { build: BuildLog::in_memory(self.options.settings.log_version.value.unwrap_or(NEWEST)), deps: DepsLog::in_memory() })
+        Ok(Logs {
+            build: BuildLog::in_memory(self.options.settings.log_version.value.unwrap_or(NEWEST)),
+            deps: DepsLog::in_memory(),
+        })
     }
 
     fn wants_logs(&self, graph: &Graph<'_>, builddir: &[u8]) -> bool {
@@ -42,7 +45,8 @@ impl BuildRun<'_> {
     /// Loads both logs without writing.
     pub(super) fn load_logs(&mut self, graph: &mut Graph<'_>, builddir: &[u8]) -> RunResult<Logs> {
         let path = builddir::join(builddir, ".ninja_log");
-        let (new_version, threads) = (self.options.settings.log_version.value.unwrap_or(NEWEST), self.options.settings.threads.value);
+        let (new_version, threads) =
+            (self.options.settings.log_version.value.unwrap_or(NEWEST), self.options.settings.threads.value);
         let resume = |graph: &mut Graph<'_>| BuildLog::resume(&path, graph.build_log_index()?, graph, threads);
         let loaded = self.stats.time(".ninja_log load", || match resume(graph) {
             Some(log) => Ok((log, None)),

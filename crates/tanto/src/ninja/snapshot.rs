@@ -152,7 +152,8 @@ impl BuildRun<'_> {
 
     fn may_detach(&self) -> bool {
         let is_job = std::env::var_os(ANCESTORS).is_some() || orphans::are_looked_for();
-        let fits = self.options.settings.snapshots.value == SnapshotPolicy::Auto && self.options.invocation == Invocation::Ninja;
+        let fits = self.options.settings.snapshots.value == SnapshotPolicy::Auto
+            && self.options.invocation == Invocation::Ninja;
         fits && !is_job && io::stdout().is_terminal()
     }
 

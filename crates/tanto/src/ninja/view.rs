@@ -150,7 +150,8 @@ pub fn create(options: &Options) -> Result<Display, Vec<u8>> {
         StatusFormat::Percent(text) => ProgressFormat::parse_ninja_status(text),
         StatusFormat::Variables(text) => ProgressFormat::parse_status(text).map_err(|bad| bad.0)?,
     };
-    let is_shown = options.settings.format.value != values::OutputFormat::Jsonl && options.settings.verbosity.value != Verbosity::Quiet;
+    let is_shown = options.settings.format.value != values::OutputFormat::Jsonl
+        && options.settings.verbosity.value != Verbosity::Quiet;
     let checked = if is_shown { format.check() } else { Ok(()) };
     Ok(Display { kind: kind(options, format), format: checked })
 }
@@ -193,7 +194,8 @@ fn plain(options: &Options, format: ProgressFormat, terminal: Terminal) -> Ninja
         notes: options.invocation == Invocation::Tanto,
         rest: io::stdout().is_terminal().then(|| rest(options)),
         // Under the name `ninja`, failures go to the same stream as in ninja.
-        failures_to_err: options.settings.format.value == values::OutputFormat::Plain && options.invocation == Invocation::Tanto,
+        failures_to_err: options.settings.format.value == values::OutputFormat::Plain
+            && options.invocation == Invocation::Tanto,
         parallelism: parallelism(options),
     };
     NinjaView::new(config, terminal, Box::new(io::stdout()), Box::new(io::stderr()))

@@ -7,8 +7,10 @@ use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;
 
-use super::flags::{self, Flag, Group, Id, OPTION, Reach, Shape, Value, free, one_of};
-use super::values::{self, ClangWorker, Jobs, JobserverMode, CheckpointLimit, Memory, OutputFormat, StatusFormat, text};
+use super::flags::{self, Flag, Group, Id, OPTION, Reach, free, one_of};
+use super::values::{
+    self, CheckpointLimit, ClangWorker, Jobs, JobserverMode, Memory, OutputFormat, StatusFormat, text,
+};
 use super::{EnvVars, Origin, Sourced};
 use crate::invocation::Invocation;
 
@@ -179,7 +181,7 @@ settings! {
             group: Group::Run,
             doc: "keep going until N jobs fail (0 means infinity)",
             note: " [default=1]",
-            more: "Jobs that are running when the last allowed one fails are finished.",
+            more: "Running jobs are finished after the last allowed failure.",
             ..OPTION
         };
     }
@@ -206,7 +208,7 @@ settings! {
             doc: "version of a new .ninja_log",
             note: " [default: as the other ninja in PATH, else 7]",
             more: "For a build directory that an older ninja continues: ninja up to 1.11 reads version 5, 1.12 reads 6. The \
-                   default is the version of the first other program named ninja in PATH, which is asked for its \
+                   default is the version of the first other program named ninja in PATH, queried for its \
                    version once. An existing log keeps its version.",
             ..OPTION
         };
@@ -364,12 +366,12 @@ settings! {
         doctor: text::on_or_off;
         flag Record = values::on_or_off, Flag {
             long: Some("record"),
-            value: Some(Value { name: "WHETHER", shape: Shape::OneOf(&["on", "off"]), expected: "'on' or 'off'" }),
+            value: one_of("MODE", &["on", "off"], "'on' or 'off'"),
             reach: Reach::Setting("record"),
             doc: "keep a record of builds",
             note: " [default=on]",
             more: "A build that runs commands writes its events to .tanto/sessions and the costs of its commands to \
-                   .tanto/history, which the next build is planned with; under the name ninja both lie in the user's \
+                   .tanto/history, from which the next build is planned; under the name ninja, to the user's \
                    cache. Only the user can read them. Old sessions are deleted automatically.",
             ..OPTION
         };

@@ -1,11 +1,10 @@
-//! Options of `ninja` and `tanto build`: their types, and those that are no settings.
+//! Options of `ninja` and `tanto build`: the table's types, and the options that are not settings.
 
 use tanto_ninja::getopt;
 
 use crate::invocation::Invocation;
 use crate::settings::declaration::FLAGS;
 
-/// Which flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Id {
     Help,
@@ -37,105 +36,90 @@ pub enum Id {
     Follow,
 }
 
-/// Where a flag may be given.
+/// The sources that may give an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// On the command line only.
+    /// The command line only.
     Command,
-    /// In `TANTO_FLAGS` too.
+    /// `TANTO_FLAGS` too.
     Variable,
-    /// In `TANTO_FLAGS`, and under this key in the config files.
+    /// `TANTO_FLAGS` too, and the config files under this key.
     Setting(&'static str),
 }
 
-/// What a flag's value is, for completions.
+/// The kind of a value, for completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// A directory.
     Directory,
-    /// A file.
     File,
-    /// A number or a text that no shell can guess.
+    /// A number or a text without completions.
     Free,
-    /// One of these words.
     OneOf(&'static [&'static str]),
     /// The name of a `-t` tool.
     Tool,
-    /// A target, which may be left out.
+    /// A target; may be omitted.
     OptionalTarget,
 }
 
-/// The value that follows a flag.
+/// The value of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Value {
-    /// What help texts call it.
+    /// The placeholder in help texts.
     pub name: &'static str,
-    /// What it is.
     pub shape: Shape,
-    /// What a config file's value has to be, for its error message.
+    /// The expected form, for error messages.
     pub expected: &'static str,
 }
 
 impl Value {
-    /// The flag may be given without it.
     pub fn is_optional(self) -> bool {
         self.shape == Shape::OptionalTarget
     }
 }
 
-/// Flags that are shown together.
+/// Options that help texts show together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
-    /// What is printed.
     Output,
-    /// Which build.
     Place,
-    /// How commands are run.
     Run,
-    /// Modes of ninja's with lists of their own.
+    /// `-d`, `-t` and `-w`, which have lists of their own.
     Mode,
-    /// Tanto's own. Not in the usage text of the ninja invocation.
+    /// Options that ninja does not have; `ninja -h` omits them.
     Own,
-    /// Of `tanto build` only.
+    /// Options of `tanto build` alone.
     Build,
 }
 
 impl Group {
-    /// All, in the order in which they are shown.
+    /// In the order of help texts.
     pub const ALL: [Group; 6] = [Group::Output, Group::Place, Group::Run, Group::Mode, Group::Own, Group::Build];
 }
 
-/// One flag. Both doors take all of them, but for `Group::Build`.
+/// An option of `ninja` and `tanto build`; `Group::Build` is for `tanto build` alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flag {
-    /// Which.
     pub id: Id,
-    /// Its letter, after one dash.
     pub short: Option<u8>,
-    /// Its name, after two dashes.
     pub long: Option<&'static str>,
-    /// What follows it, if anything.
     pub value: Option<Value>,
-    /// Where it may be given.
     pub reach: Reach,
-    /// With which others it is shown.
     pub group: Group,
-    /// What it does, in one line.
+    /// One line of help.
     pub doc: &'static str,
-    /// What help texts add, on the same line or on lines of its own. `{jobs}` and `{version}` stand for this machine's
-    /// default and this invocation's version.
+    /// Follows `doc` in `ninja -h`. `{jobs}` and `{version}` stand for the default on this machine and the version of
+    /// this invocation.
     pub note: &'static str,
-    /// Everything else there is to say, in paragraphs.
+    /// The rest of the help, for `--help` and the man page.
     pub more: &'static str,
 }
 
 impl Flag {
-    /// ninja has it too.
     pub fn is_ninjas(&self) -> bool {
         !matches!(self.group, Group::Own | Group::Build)
     }
 
-    /// Its key in config files.
+    /// The key in config files.
     pub fn key(&self) -> Option<&'static str> {
         match self.reach {
             Reach::Setting(key) => Some(key),
@@ -143,14 +127,14 @@ impl Flag {
         }
     }
 
-    /// Its names, comma-separated, without its value: `-v, --verbose`.
+    /// The names without the value, such as `-v, --verbose`.
     pub fn names(&self) -> String {
         let short = self.short.map(|letter| format!("-{}", letter as char));
         let long = self.long.map(|name| format!("--{name}"));
         [short, long].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// Its names and its value, as help texts show it: `-C DIR`.
+    /// The names and the value, such as `-C DIR`.
     pub fn label(&self) -> String {
         let value = match self.value {
             Some(value) if value.is_optional() => format!("[={}]", value.name),
@@ -183,13 +167,12 @@ impl getopt::Flag for Flag {
     }
 }
 
-/// The flags that a invocation takes.
+/// The options of an invocation.
 pub fn of_invocation(invocation: Invocation) -> &'static [Flag] {
     let first_other = FLAGS.iter().position(|flag| invocation == Invocation::Ninja && flag.group == Group::Build);
     &FLAGS[..first_other.unwrap_or(FLAGS.len())]
 }
 
-/// The flag whose key in config files this is.
 pub fn by_key(key: &[u8]) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.key().is_some_and(|known| known.as_bytes() == key))
 }
@@ -202,16 +185,15 @@ pub const fn one_of(name: &'static str, words: &'static [&'static str], expected
     Some(Value { name, shape: Shape::OneOf(words), expected })
 }
 
-/// Completions offer the targets of the manifest where they find this hint.
+/// Makes completions offer the targets of the manifest.
 pub const TARGET_HINT: clap::ValueHint = clap::ValueHint::Hostname;
 
-/// The modes that `-d list` lists.
 pub const DEBUG_MODES: &[&str] = &["stats", "explain", "keepdepfile", "keeprsp"];
-/// The flags of `-w` that are not deprecated.
+/// The values of `-w` that are not deprecated.
 pub const WARNINGS: &[&str] = &["phonycycle=err", "phonycycle=warn"];
 pub const LEFTOVERS: &[&str] = &["ignore", "report", "kill"];
 
-/// An option without names and value, to be completed.
+/// An option without names, as the base of others.
 pub const OPTION: Flag = Flag {
     id: Id::Help,
     short: None,
@@ -230,7 +212,7 @@ pub const HELP: Flag = Flag {
     long: Some("help"),
     group: Group::Output,
     doc: "print this text",
-    more: "Under the name `ninja` it goes to standard error and the exit code is 1, as with ninja.",
+    more: "Under the name ninja, prints it to standard error and exits with 1, as ninja does.",
     ..OPTION
 };
 
@@ -240,8 +222,8 @@ pub const VERSION: Flag = Flag {
     group: Group::Output,
     doc: "print the version",
     note: " (\"{version}\")",
-    more: "Under the name `ninja` it is the version of the ninja that Tanto stands for: programs that write \
-    build files read it.",
+    more: "Under the name ninja, prints the version of ninja that Tanto is compatible with, because generators of build \
+    files read it.",
     ..OPTION
 };
 
@@ -251,7 +233,7 @@ pub const DIRECTORY: Flag = Flag {
     value: Some(Value { name: "DIR", shape: Shape::Directory, expected: "a directory" }),
     group: Group::Place,
     doc: "change to DIR before doing anything else",
-    more: "The directory's own settings, in `.tanto/config`, are those that count.",
+    more: "The settings in .tanto/config of that directory apply.",
     ..OPTION
 };
 
@@ -262,7 +244,7 @@ pub const MANIFEST: Flag = Flag {
     group: Group::Place,
     doc: "specify input build file",
     note: " [default=build.ninja]",
-    more: "It is looked for in the directory that `-C` names.",
+    more: "The path is relative to the directory of -C.",
     ..OPTION
 };
 
@@ -272,7 +254,7 @@ pub const DRY_RUN: Flag = Flag {
     reach: Reach::Variable,
     group: Group::Run,
     doc: "dry run (don't run commands but act like they succeeded)",
-    more: "Nothing is written, the logs included.",
+    more: "Writes no files, not even logs.",
     ..OPTION
 };
 
@@ -284,7 +266,7 @@ pub const DEBUG: Flag = Flag {
     group: Group::Mode,
     doc: "enable debugging",
     note: " (use '-d list' to list modes)",
-    more: "May be given more than once.",
+    more: "Repeatable.",
     ..OPTION
 };
 
@@ -295,7 +277,7 @@ pub const TOOL: Flag = Flag {
     group: Group::Mode,
     doc: "run a subtool",
     note: " (use '-t list' to list subtools)\nends the options; all that follows goes to the tool",
-    more: "`-t TOOL -h` tells a tool's own options.",
+    more: "All arguments after TOOL go to it; `-t TOOL -h` lists its options.",
     ..OPTION
 };
 
@@ -307,7 +289,7 @@ pub const WARNING: Flag = Flag {
     group: Group::Mode,
     doc: "adjust warnings",
     note: " (use '-w list' to list warnings)",
-    more: "May be given more than once.",
+    more: "Repeatable.",
     ..OPTION
 };
 
@@ -316,8 +298,8 @@ pub const WATCH: Flag = Flag {
     long: Some("watch"),
     group: Group::Build,
     doc: "build again whenever a source file changes",
-    more: "After each build, waits for a change of the files that the targets depend on: sources, headers, build files. \
-    A change during a build leads to another. Ctrl-C ends it, with exit code 130; a build that fails does not.",
+    more: "After each build, also a failed one, waits for a change of the files that the targets depend on: sources, headers, \
+    build files. A change during a build starts another build. Ctrl-C ends it with exit code 130.",
     ..OPTION
 };
 
@@ -327,6 +309,7 @@ pub const FOLLOW: Flag = Flag {
     value: Some(Value { name: "TARGET", shape: Shape::OptionalTarget, expected: "a target" }),
     group: Group::Build,
     doc: "show the output of a running command",
-    more: "Its last lines are shown below its row on the terminal. Without TARGET, it is the longest-running command.",
+    more: "Shows its last lines below its row on the terminal: those of the command that makes TARGET, or of the \
+    longest-running command.",
     ..OPTION
 };

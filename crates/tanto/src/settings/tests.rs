@@ -45,7 +45,11 @@ fn sources_have_an_order() {
     let options = ask(&["-C", &build, "-l4", "-d", "stats"], &around).expect("sound");
     assert_eq!(options.settings.max_load.value, Some(4.0), "the command line");
     assert_eq!(options.settings.keep_going.value, 3, "TANTO_FLAGS");
-    assert_eq!((options.settings.log_version.value, options.settings.threads.value), (Some(7), ThreadLimit::ONE), "their own variables");
+    assert_eq!(
+        (options.settings.log_version.value, options.settings.threads.value),
+        (Some(7), ThreadLimit::ONE),
+        "their own variables"
+    );
     assert_eq!(options.settings.snapshots.value, SnapshotPolicy::Off);
     assert_eq!(options.settings.jobs.value, Jobs::AtMost(2), "the build directory's file");
     assert_eq!(options.settings.verbosity.value, Verbosity::Quiet, "the user's file");
@@ -64,7 +68,10 @@ fn status_has_three_sources() {
     assert_eq!(ask(&[], &around).expect("sound").settings.status.value, StatusFormat::Percent(Vec::new()));
     let around = EnvVars::from([("NINJA_STATUS", ""), ("TANTO_FLAGS", "--status '$total '")]);
     assert_eq!(ask(&[], &around).expect("sound").settings.status.value, StatusFormat::Variables(b"$total ".to_vec()));
-    assert_eq!(ask(&["--status", ""], &around).expect("sound").settings.status.value, StatusFormat::Variables(Vec::new()));
+    assert_eq!(
+        ask(&["--status", ""], &around).expect("sound").settings.status.value,
+        StatusFormat::Variables(Vec::new())
+    );
 }
 
 #[test]

@@ -8,10 +8,10 @@ use crate::settings::flags::Group;
 use crate::settings::parser::OptionParser;
 use crate::settings::values::{Jobs, Memory, StatusFormat};
 use crate::settings::{CommandLineError, EnvVars, Origin, options};
-use tanto_record::views::ninja::Verbosity;
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
 use tanto_ninja::getopt::Getopt;
+use tanto_record::views::ninja::Verbosity;
 
 fn words(words: &[&str]) -> Vec<Vec<u8>> {
     words.iter().map(|&word| word.into()).collect()
@@ -65,7 +65,8 @@ fn build_flags_are_unknown_to_ninja() {
     let known = |invocation| table::of_invocation(invocation).iter().filter(|flag| flag.group == Group::Build).count();
     assert_eq!(known(Invocation::Ninja), 0);
     assert!(
-        known(Invocation::Tanto) > 0 && table::of_invocation(Invocation::Ninja).len() + known(Invocation::Tanto) == FLAGS.len()
+        known(Invocation::Tanto) > 0
+            && table::of_invocation(Invocation::Ninja).len() + known(Invocation::Tanto) == FLAGS.len()
     );
     assert_eq!(usage_error(&["--watch"]), "unrecognized option '--watch'");
 }
@@ -115,7 +116,10 @@ fn own_flags_keep_ninjas_abbreviations() {
 fn defaults() {
     let options = meant(&[]);
     assert_eq!(options.manifest, b"build.ninja");
-    assert_eq!((options.settings.jobs.value, options.settings.jobs.is_on_command_line()), (Jobs::ProcessorsAndMore, false));
+    assert_eq!(
+        (options.settings.jobs.value, options.settings.jobs.is_on_command_line()),
+        (Jobs::ProcessorsAndMore, false)
+    );
     assert_eq!((options.settings.keep_going.value, options.settings.max_load.value), (1, None));
     assert_eq!(options.settings.verbosity.value, Verbosity::Normal);
     assert_eq!(options.settings.status.value, StatusFormat::Percent(b"[%f/%t] ".to_vec()));
@@ -129,8 +133,9 @@ fn flags_and_targets_mix() {
     assert_eq!(targets(&["a", "--", "-j2", "--", "b"]), ["a", "-j2", "--", "b"]);
     assert_eq!(targets(&["-", "-n"]), ["-"]);
     assert_eq!(targets(&["-n", ""]), [""]);
-    let posix = OptionParser { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: true, warn: &mut |_| {} }
-        .read(&words(&["-n", "a", "-j2"]));
+    let posix =
+        OptionParser { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: true, warn: &mut |_| {} }
+            .read(&words(&["-n", "a", "-j2"]));
     assert_eq!(posix.map(|low| low.targets), Ok(vec![b"a".to_vec(), b"-j2".to_vec()]));
 }
 
@@ -150,9 +155,10 @@ fn letters_bundle_and_values_join() {
 #[test]
 fn arguments_are_bytes() {
     let args = [b"-C\xff".to_vec(), b"\xfe".to_vec()];
-    let low = OptionParser { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
-        .read(&args)
-        .expect("sound");
+    let low =
+        OptionParser { invocation: Invocation::Ninja, origin: Origin::CommandLine, posix: false, warn: &mut |_| {} }
+            .read(&args)
+            .expect("sound");
     assert_eq!((low.dir, low.targets), (Some(b"\xff".to_vec()), vec![b"\xfe".to_vec()]));
 }
 
@@ -190,7 +196,10 @@ fn numbers_are_parsed_as_by_ninja() {
     for (size, kib) in [("8G", 8 << 20), ("512m", 512 << 10), ("3KiB", 3), ("1TB", 1 << 30)] {
         assert_eq!(meant(&["--memory", size]).settings.memory.value, Memory::AtMost(kib), "{size}");
     }
-    assert_eq!([meant(&[]).settings.memory.value, meant(&["--memory=auto"]).settings.memory.value], [Memory::Off, Memory::Free]);
+    assert_eq!(
+        [meant(&[]).settings.memory.value, meant(&["--memory=auto"]).settings.memory.value],
+        [Memory::Off, Memory::Free]
+    );
     assert_eq!(fatal(&["--record", "no"]), "invalid --record parameter: expected 'on' or 'off'");
     assert!(meant(&[]).settings.record.value && !meant(&["--record=off"]).settings.record.value);
 }
