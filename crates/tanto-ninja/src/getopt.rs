@@ -1,8 +1,6 @@
 //! Parses command lines like glibc's `getopt_long`, for `ninja` and its tools: operands may precede flags, short flags
 //! may be bundled, long names abbreviated.
 
-pub mod given;
-
 use crate::suggest;
 
 pub trait Flag: Sized + 'static {

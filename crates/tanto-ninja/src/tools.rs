@@ -8,7 +8,6 @@ use tanto_sys::threads::ThreadLimit;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::getopt::Bad;
-use crate::getopt::given::{Given, Plain, both, letter, name};
 use crate::graph::Graph;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
@@ -18,6 +17,7 @@ use crate::targets::{self, LookupOptions};
 mod browse;
 mod clean;
 mod compdb;
+mod flags;
 mod graph;
 mod listings;
 mod missing_deps;
@@ -27,6 +27,7 @@ mod rewrite_logs;
 mod tests;
 mod walk;
 
+use self::flags::{Given, Plain, both, letter, name};
 use RunAfter::{AfterFlags, AfterLoad, AfterLogs};
 
 /// The files that must be loaded before a tool runs.

@@ -1,6 +1,6 @@
-//! Collects flags without further meaning, for tools and commands.
+//! The options of tools: collects them with their values.
 
-use super::{Bad, Flag, Getopt, is_posix};
+use crate::getopt::{Bad, Flag, Getopt, is_posix};
 
 /// A flag with a short name, a long name or both.
 pub struct Plain {
@@ -71,11 +71,6 @@ impl Given {
 
     pub fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
-    }
-
-    /// All values of the flag, in order.
-    pub fn values(&self, key: &str) -> impl Iterator<Item = &[u8]> {
-        self.flags.iter().filter(move |(flag, _)| flag.is(key)).map(|(_, value)| value.as_slice())
     }
 
     /// The flag's last value.
