@@ -84,7 +84,7 @@ impl EnvVars {
 
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         let (_, value) = self.0.iter().find(|(known, _)| *known == name)?;
-        // Whoever clears this one sets it to 0, or to nothing.
+        // 0 and the empty text count as unset.
         if name == SPAWN_VARIABLE && (value.is_empty() || value == "0") { None } else { Some(value) }
     }
 
@@ -163,26 +163,27 @@ fn variable_flags(text: &OsStr, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, 
         OptionParser { invocation: Invocation::Tanto, origin: Origin::Variable(FLAGS_VARIABLE), posix: false, warn };
     let low = reader.read(&words)?;
     match low.targets.first() {
-        Some(target) => Err(CommandLineError::Fatal([b"'", &target[..], b"' is no flag"].concat())),
+        Some(target) => Err(CommandLineError::Fatal([b"'", &target[..], b"' is not an option"].concat())),
         None => Ok(low),
     }
 }
 
-fn name_variable(halt: CommandLineError) -> CommandLineError {
+/// Puts the name of the variable before the message.
+fn name_variable(error: CommandLineError) -> CommandLineError {
     let named = |message: Vec<u8>| [FLAGS_VARIABLE.as_bytes(), b": ", &message].concat();
-    match halt {
+    match error {
         CommandLineError::Usage(Bad { message, .. }) | CommandLineError::Fatal(message) => {
             CommandLineError::Fatal(named(message))
         }
         CommandLineError::Error(message) => CommandLineError::Error(named(message)),
-        CommandLineError::Help | CommandLineError::Version | CommandLineError::Text { .. } => halt,
+        CommandLineError::Help | CommandLineError::Version | CommandLineError::Text { .. } => error,
     }
 }
 
 fn read(path: &Path, file: ConfigFile) -> Result<Layer, CommandLineError> {
     let shown = path.as_os_str().as_bytes();
     match contents(path) {
-        Ok(text) => config::parse(shown, &text, file).map_err(CommandLineError::Error),
+        Ok(text) => config::parse(&text, file).map_err(|error| CommandLineError::Error(error.render(shown, &text))),
         Err(error) if is_ignored(error.kind(), file) => Ok(Layer::default()),
         Err(error) => {
             Err(CommandLineError::Error([b"reading ", shown, b": ", &tanto_sys::error::text(&error)].concat()))

@@ -7,7 +7,7 @@ use std::path::Path;
 use tanto_bulk::config::{Config, ConfigError, ConfigProblem};
 use tanto_bulk::error::BulkError;
 
-use crate::settings;
+use crate::settings::config::ConfigFileError;
 use crate::settings::modes;
 
 /// The default name of the configuration.
@@ -21,20 +21,15 @@ pub(super) fn read_config(path: &Path) -> Result<Config, BulkError> {
     })?;
     let absolute = std::path::absolute(path).map_err(BulkError::io("reading ", path))?;
     let dir = absolute.parent().unwrap_or(&absolute);
-    Config::read(&text, dir).map_err(|error| pointed(path, &text, &error).into())
+    Config::read(&text, dir).map_err(|error| render(path, &text, &error).into())
 }
 
-fn pointed(path: &Path, text: &str, error: &ConfigError) -> String {
-    let at = error.at.min(text.len());
-    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    let line = text[start..].lines().next().unwrap_or_default();
-    let number = u32::try_from(text[..at].matches('\n').count() + 1).unwrap_or(u32::MAX);
+fn render(path: &Path, text: &str, error: &ConfigError) -> String {
     let message = match &error.problem {
         ConfigProblem::Unknown { kind, name, known } => modes::unknown(kind, name.as_bytes(), known.iter().copied()),
         problem => problem.to_string().into_bytes(),
     };
-    let wrong = settings::config::Wrong { message, at: at - start };
-    let text = wrong.pointing(path.as_os_str().as_encoded_bytes(), number, line.as_bytes());
+    let text = ConfigFileError { message, at: error.at }.render(path.as_os_str().as_encoded_bytes(), text.as_bytes());
     String::from_utf8_lossy(&text).into_owned()
 }
 

@@ -7,50 +7,25 @@ use super::declaration::{FLAGS, Layer};
 use super::flags::{self, Flag};
 use super::{ConfigFile, Origin};
 
-/// Reads a config file. An error has the file, the line number, the message, the line, and a caret.
-pub fn parse(path: &[u8], text: &[u8], file: ConfigFile) -> Result<Layer, Vec<u8>> {
-    parse_text(text, file).map_err(|wrong| wrong.in_text(text).pointing(path))
-}
-
 /// An error in a config file.
-pub struct Wrong {
+#[derive(Debug)]
+pub struct ConfigFileError {
     pub message: Vec<u8>,
-    /// The offset of the faulty byte.
+    /// The offset of the faulty byte in the file.
     pub at: usize,
 }
 
-/// The same with its line.
-struct WrongLine<'t> {
-    message: Vec<u8>,
-    line: &'t [u8],
-    /// Counted from 1.
-    number: u32,
-    /// The offset in the line.
-    at: usize,
-}
-
-impl Wrong {
-    /// `at` becomes an offset in the line.
-    fn in_text(self, text: &[u8]) -> WrongLine<'_> {
+impl ConfigFileError {
+    /// Returns the place, the message, the line, and a caret below the byte.
+    pub fn render(&self, path: &[u8], text: &[u8]) -> Vec<u8> {
         let before = &text[..self.at.min(text.len())];
         let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let line = text[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
-        WrongLine { message: self.message, line, number: line_number(text, self.at), at: before.len() - start }
-    }
-
-    /// The place, the message, the line, and a caret below the byte.
-    pub fn pointing(self, path: &[u8], number: u32, line: &[u8]) -> Vec<u8> {
-        WrongLine { message: self.message, line, number, at: self.at }.pointing(path)
-    }
-}
-
-impl WrongLine<'_> {
-    fn pointing(&self, path: &[u8]) -> Vec<u8> {
         // Tabs stay tabs, so that the caret stands where the terminal puts the byte.
-        let blank = self.line.iter().take(self.at).map(|&byte| if byte == b'\t' { b'\t' } else { b' ' });
+        let blank = before[start..].iter().map(|&byte| if byte == b'\t' { b'\t' } else { b' ' });
         let blank: Vec<u8> = blank.collect();
-        let place = format!(":{}: ", self.number);
-        [path, place.as_bytes(), &self.message, b"\n", self.line.trim_ascii_end(), b"\n", &blank, b"^"].concat()
+        let place = format!(":{}: ", line_number(text, self.at));
+        [path, place.as_bytes(), &self.message, b"\n", line.trim_ascii_end(), b"\n", &blank, b"^"].concat()
     }
 }
 
@@ -60,9 +35,10 @@ fn line_number(text: &[u8], at: usize) -> u32 {
     u32::try_from(ends + 1).unwrap_or(u32::MAX)
 }
 
-fn parse_text(bytes: &[u8], file: ConfigFile) -> Result<Layer, Wrong> {
+/// Reads a config file.
+pub fn parse(bytes: &[u8], file: ConfigFile) -> Result<Layer, ConfigFileError> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| Wrong { message: b"not UTF-8".to_vec(), at: error.valid_up_to() })?;
+        .map_err(|error| ConfigFileError { message: b"not UTF-8".to_vec(), at: error.valid_up_to() })?;
     let table = DeTable::parse(text).map_err(|error| syntax_error(text, &error))?;
     // In the order of the file, so that the first error is reported.
     let mut entries: Vec<_> = table.get_ref().iter().collect();
@@ -70,17 +46,17 @@ fn parse_text(bytes: &[u8], file: ConfigFile) -> Result<Layer, Wrong> {
     let mut layer = Layer::default();
     for (key, value) in entries {
         let at = key.span().start;
-        let flag = known(key.get_ref().as_bytes()).map_err(|message| Wrong { message, at })?;
+        let flag = known(key.get_ref().as_bytes()).map_err(|message| ConfigFileError { message, at })?;
         let origin = Origin::File(file, line_number(bytes, at));
         if !spellings(value.get_ref()).iter().any(|value| layer.set(flag.id, value.as_bytes(), origin)) {
             let message = format!("expected {}", expected(flag)).into_bytes();
-            return Err(Wrong { message, at: value.span().start });
+            return Err(ConfigFileError { message, at: value.span().start });
         }
     }
     Ok(layer)
 }
 
-/// How a value would be written as an option's.
+/// The forms of a value on the command line.
 fn spellings(value: &DeValue<'_>) -> Vec<String> {
     match value {
         DeValue::String(text) => vec![text.to_string()],
@@ -93,7 +69,7 @@ fn spellings(value: &DeValue<'_>) -> Vec<String> {
 }
 
 /// The parser's message, or the quoted form of a value that lacks quotes, which older versions of Tanto accepted.
-fn syntax_error(text: &str, error: &toml::de::Error) -> Wrong {
+fn syntax_error(text: &str, error: &toml::de::Error) -> ConfigFileError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let line = text[start..].lines().next().unwrap_or_default();
@@ -107,9 +83,9 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> Wrong {
         Some((key, value)) => {
             let at = start + line.find('=').map_or(0, |equals| equals + 1);
             let at = at + text[at..].len() - text[at..].trim_start().len();
-            Wrong { message: format!("text needs quotes: {key} = \"{value}\"").into_bytes(), at }
+            ConfigFileError { message: format!("text needs quotes: {key} = \"{value}\"").into_bytes(), at }
         }
-        None => Wrong { message: error.message().as_bytes().to_vec(), at },
+        None => ConfigFileError { message: error.message().as_bytes().to_vec(), at },
     }
 }
 
@@ -133,14 +109,14 @@ mod tests {
     use tanto_record::views::ninja::Verbosity;
 
     fn error(text: &str) -> String {
-        let message = parse(b"dir/.tanto/config", text.as_bytes(), ConfigFile::Build).expect_err(text);
-        String::from_utf8(message).expect("text")
+        let error = parse(text.as_bytes(), ConfigFile::Build).expect_err(text);
+        String::from_utf8(error.render(b"dir/.tanto/config", text.as_bytes())).expect("text")
     }
 
     #[test]
     fn reads_keys_comments_and_quotes() {
         let text = b"# all of them\n\n  jobs = 4\r\nkeep-going=0\n\tquiet = \"yes\"\nstatus = \"[$f] \"\n#end";
-        let layer = parse(b"c", text, ConfigFile::User).expect("sound");
+        let layer = parse(text, ConfigFile::User).expect("sound");
         let at = |line| Origin::File(ConfigFile::User, line);
         assert_eq!(layer.jobs, Some(Sourced { value: Jobs::AtMost(4), origin: at(3) }));
         assert_eq!(layer.keep_going, Some(Sourced { value: u32::MAX, origin: at(4) }));
@@ -150,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn no_takes_a_switch_back() {
-        let layer = parse(b"c", b"verbose = \"no\"\n", ConfigFile::Build).expect("sound");
-        assert_eq!(layer.verbosity.map(|said| said.value), Some(Verbosity::Normal));
+    fn no_turns_a_switch_off() {
+        let layer = parse(b"verbose = \"no\"\n", ConfigFile::Build).expect("sound");
+        assert_eq!(layer.verbosity.map(|sourced| sourced.value), Some(Verbosity::Normal));
     }
 
     #[test]
-    fn errors_point() {
+    fn errors_have_a_caret() {
         assert_eq!(
             error("jobs = 1\n  job = 4\n"),
             "dir/.tanto/config:2: unknown key 'job', did you mean 'jobs'?\n  job = 4\n  ^"
@@ -188,12 +164,14 @@ mod tests {
             "dir/.tanto/config:1: text needs quotes: quiet = \"yes\"\nquiet = yes\n        ^"
         );
         let text = b"hang-timeout = 90s";
-        assert!(parse(b"c", text, ConfigFile::User).is_err_and(|why| why.starts_with(b"c:1: text needs quotes: hang")));
+        assert!(
+            parse(text, ConfigFile::User).is_err_and(|error| error.message.starts_with(b"text needs quotes: hang"))
+        );
     }
 
     #[test]
     fn switches_are_booleans_too() {
-        let layer = parse(b"c", b"verbose = true\nrecord = false\nmax-load = 2.5\n", ConfigFile::Build).expect("sound");
+        let layer = parse(b"verbose = true\nrecord = false\nmax-load = 2.5\n", ConfigFile::Build).expect("sound");
         assert_eq!(layer.verbosity.map(|sourced| sourced.value), Some(Verbosity::Verbose));
         assert_eq!(layer.record.map(|sourced| sourced.value), Some(false));
         assert_eq!(layer.max_load.map(|sourced| sourced.value), Some(Some(2.5)));
