@@ -57,7 +57,7 @@ fn status(held: Held) -> Vec<u8> {
     text
 }
 
-/// In one line.
+/// One line about the checkpoints.
 pub fn brief(held: &Held) -> Vec<u8> {
     let Held { pid, most, wanted, memory_kib, files, .. } = held;
     let more = if *wanted > 0 { format!(", {wanted} yet to be made") } else { String::new() };
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_without_checkpoints_is_no_error() {
+    fn directory_without_checkpoints_is_not_an_error() {
         for command in [ClangCommand::Status, ClangCommand::Stop] {
             let stop = run(&ClangArgs { dir: Some("/nowhere".into()), command });
             assert_eq!((stop.out, stop.code), (b"no checkpoints are kept here\n".to_vec(), 0));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_told() {
+    fn status_lists_files_with_and_without_checkpoints() {
         let without = vec![Without { file: b"b.c".to_vec(), why: b"its includes print warnings".to_vec() }];
         let held = Held { pid: 7, most: 8, wanted: 1, memory_kib: 123_456, files: vec![b"a.c".to_vec()], without };
         let text = String::from_utf8(status(held)).unwrap();

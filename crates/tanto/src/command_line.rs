@@ -39,14 +39,14 @@ enum Command {
     Build(build::BuildArgs),
     /// Run a command and kill it if it hangs
     Run(run::RunArgs),
-    /// Report what happened in a build and where its time went
+    /// Report why commands ran, where time went, and their output
     Report(report::ReportArgs),
     /// Show every setting and where its value comes from
     ///
     /// Takes the options of `tanto build` and shows the resulting settings with their sources, the log of the build
     /// directory, the processors and memory of the machine, the jobserver, and which `ninja` is found in PATH.
     Doctor(build::BuildArgs),
-    /// Measure which command is faster, how many jobs are best, and what files cost
+    /// Compare the speed of commands, numbers of jobs and file access
     #[command(subcommand, arg_required_else_help = true, disable_help_subcommand = true)]
     Bench(bench::BenchCommand),
     /// Estimate how long a build takes with other numbers of jobs
@@ -225,7 +225,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_misspelled_name_is_hinted_at() {
+    fn misspelled_names_have_suggestions() {
         assert!(error("buidl").starts_with("tanto: error: unknown command 'buidl', did you mean 'build'?\n"));
         assert!(error("bulk biuld").starts_with("tanto: error: unknown command 'biuld', did you mean 'build'?\n"));
         let unknown = error("bulk status --wtach");

@@ -267,8 +267,8 @@ impl BuildRun<'_> {
         }
         let view = &mut self.view;
         let (build_dir_lock, waited) = BuildDirLock::acquire(builddir, |pid| {
-            let who = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
-            let text = format!("waiting for another build in this directory{who}");
+            let holder = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
+            let text = format!("waiting for another build in this directory{holder}");
             view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
         });
         self.build_dir_lock = Some(build_dir_lock);

@@ -32,7 +32,7 @@ const MAX_MEASURED: usize = 8;
 /// Number of earlier sessions that are searched for a comparable one.
 const MAX_SEARCHED: usize = 20;
 
-/// Report what happened in a build and where its time went
+/// Report why commands ran, where time went, and their output
 ///
 /// Reads the sessions that builds have left in .tanto/sessions and, for builds under the name ninja, in the user's cache.
 /// A session is named by its number (1 is the last one), its name, or the beginning of its name.
@@ -107,7 +107,7 @@ impl From<Vec<u8>> for ReportText {
 pub fn run(args: &ReportArgs) -> CommandOutput {
     match answer(args) {
         Ok(ReportText { out, err }) => CommandOutput { out, err, code: 0 },
-        Err(why) => CommandOutput::failed(Invocation::Tanto, "error", &why),
+        Err(message) => CommandOutput::failed(Invocation::Tanto, "error", &message),
     }
 }
 
@@ -119,18 +119,18 @@ fn answer(args: &ReportArgs) -> Result<ReportText, Vec<u8>> {
         ReportCommand::Sessions => listed(&all),
         ReportCommand::Rebuilds(session) => rebuilds::text(&find(&all, session)?.1),
         ReportCommand::Trace(session) => trace::json(&find(&all, session)?.1),
-        ReportCommand::Timings(asked) => timings(&all, asked)?,
+        ReportCommand::Timings(args) => timings(&all, args)?,
     };
     Ok(answer.into())
 }
 
-fn session_name(all: &Sessions, meant: &[u8]) -> Result<String, Vec<u8>> {
-    all.find(meant).map_err(|error| error.to_string().into_bytes())
+fn session_name(all: &Sessions, wanted: &[u8]) -> Result<String, Vec<u8>> {
+    all.find(wanted).map_err(|error| error.to_string().into_bytes())
 }
 
 /// Returns the name and the content of a session.
-fn find(all: &Sessions, asked: &SessionArg) -> Result<(String, Session), Vec<u8>> {
-    let name = session_name(all, asked.session.as_bytes())?;
+fn find(all: &Sessions, arg: &SessionArg) -> Result<(String, Session), Vec<u8>> {
+    let name = session_name(all, arg.session.as_bytes())?;
     let session = read(all, &name)?;
     Ok((name, session))
 }
@@ -153,7 +153,7 @@ fn command_output(all: &Sessions, file: Option<&[u8]>) -> Result<ReportText, Vec
             return Ok(ReportText { out, err: [name.as_bytes(), b": ", &output::head(job)].concat() });
         }
     }
-    Err([b"no session has a command that made '", &path[..], b"': 'tanto report sessions' lists what is kept"].concat())
+    Err([b"no session has a command that made '", &path[..], b"': 'tanto report sessions' lists the sessions"].concat())
 }
 
 fn listed(all: &Sessions) -> Vec<u8> {
@@ -174,16 +174,16 @@ fn read(all: &Sessions, name: &str) -> Result<Session, Vec<u8>> {
     Session::read(&all.path(name)).map_err(|bad| bad.0)
 }
 
-fn timings(all: &Sessions, asked: &TimingsArgs) -> Result<Vec<u8>, Vec<u8>> {
-    let (name, session) = find(all, &asked.session)?;
-    let earlier = match &asked.against {
+fn timings(all: &Sessions, args: &TimingsArgs) -> Result<Vec<u8>, Vec<u8>> {
+    let (name, session) = find(all, &args.session)?;
+    let earlier = match &args.against {
         Some(other) => Some(session_name(all, other.as_bytes()).and_then(|other| Ok((read(all, &other)?, other)))?),
         None => comparable(all, &name, &session),
     };
     let earlier = earlier.as_ref().map(|(session, name)| (&name[..], session));
     let timings = Timings::new(&name, &session, earlier).with_starts(program_starts(&session));
-    let Some(file) = &asked.html else {
-        return Ok(if asked.json { timings.json() } else { timings.text() });
+    let Some(file) = &args.html else {
+        return Ok(if args.json { timings.json() } else { timings.text() });
     };
     let file_name = file.as_os_str().as_bytes();
     let written = std::fs::write(file, html::html(&timings));
@@ -258,8 +258,8 @@ mod tests {
     fn reports_take_the_last_or_the_named_session() {
         let place = place("report");
         assert_eq!(good(ask(&place, &["sessions"])).lines().count(), 3);
-        for what in ["rebuilds", "trace", "timings"] {
-            assert!(good(ask(&place, &[what])).contains("make a"), "{what}");
+        for report in ["rebuilds", "trace", "timings"] {
+            assert!(good(ask(&place, &[report])).contains("make a"), "{report}");
         }
         let names = |args: &[&str]| good(ask(&place, args)).lines().next().unwrap_or_default().to_owned();
         assert!(names(&["timings"]).ends_with("20260101-000002-000-7"));
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(complaint(&["trace", "7"]), "tanto: error: no session 7: there are 3\n");
         assert_eq!(complaint(&["trace", "x"]), "tanto: error: no session 'x'\n");
         assert_eq!(complaint(&["trace", "2026"]), "tanto: error: several sessions begin with '2026'\n");
-        assert!(complaint(&["trace", "--what"]).starts_with("tanto: error: unexpected argument '--what'"));
+        assert!(complaint(&["trace", "--unknown"]).starts_with("tanto: error: unexpected argument '--unknown'"));
         assert!(complaint(&["trace"]).contains("20260101-000003-000-7.jsonl: line 1: no JSON"));
         let empty = Scratch::new("report-empty");
         assert_eq!(

@@ -101,14 +101,14 @@ fn output(name: &[u8], result: &CommandResult) -> CommandOutput {
 
 fn leftover_list(name: &[u8], report: Option<&MonitorReport>, left: &[ProcessInfo]) -> Vec<u8> {
     let killed = report.is_some_and(|report| report.leftovers_killed && !report.leftovers.is_empty());
-    let (processes, what) = match report {
+    let (processes, text) = match report {
         Some(report) if killed => (&report.leftovers[..], " left processes behind, which were killed:\n"),
         _ => (left, " left processes behind:\n"),
     };
     if processes.is_empty() {
         return Vec::new();
     }
-    [b"tanto: ", name, what.as_bytes(), &process_list::tree(processes)].concat()
+    [b"tanto: ", name, text.as_bytes(), &process_list::tree(processes)].concat()
 }
 
 fn failed(message: &[u8], code: u8) -> CommandOutput {
@@ -122,7 +122,7 @@ mod tests {
     use crate::command_line::{self, tests::parse};
 
     #[test]
-    fn flags_end_where_the_command_begins() {
+    fn command_ends_the_options() {
         let args: RunArgs = parse("--timeout 2h --hang-timeout=90s sh -c x --timeout").unwrap();
         assert_eq!(args.command, ["sh", "-c", "x", "--timeout"]);
         assert_eq!(args.timeout, Some(TimeLimit(Some(7_200_000))));

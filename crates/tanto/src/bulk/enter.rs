@@ -13,11 +13,11 @@ use crate::output::CommandOutput;
 
 /// Runs a command in a sandbox, and exits like it.
 pub fn run(args: &[Vec<u8>]) -> CommandOutput {
-    let Some(asked) = read(args) else {
+    let Some(args) = read(args) else {
         return CommandOutput::failed(Invocation::Tanto, "error", b"'tanto bulk enter' is internal");
     };
-    let EnterArgs { place, entry, .. } = &asked;
-    let code = match (&asked.action, &asked.needs) {
+    let EnterArgs { place, entry, .. } = &args;
+    let code = match (&args.action, &args.needs) {
         (Action::Line(line), None) => sandbox::enter(place, entry, line),
         (Action::Line(line), Some(needs)) => provide(place, entry, needs, line),
         (Action::Begin, _) => sandbox::mount_only(place, entry),
@@ -100,18 +100,18 @@ mod tests {
 
     #[test]
     fn arguments_of_enter_are_parsed() {
-        let asked = |text: &str| read(&text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
-        let entered = asked("--place=/a=b --fresh --hook=x --network --measure -- make").unwrap();
+        let parse = |text: &str| read(&text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
+        let entered = parse("--place=/a=b --fresh --hook=x --network --measure -- make").unwrap();
         assert_eq!(entered.action, Action::Line("make".into()));
         assert_eq!(entered.place, SandboxDir::new("/a=b"));
         let entry = Entry { fresh: true, hook: Some("x".into()), network: true, measures: true };
         assert_eq!(entered.entry, entry);
-        assert_eq!(asked("--place=/p --fresh").unwrap().action, Action::Begin);
-        assert_eq!(asked("--place=/p --needs=/n -- pkg_add").unwrap().needs, Some("/n".into()));
-        assert_eq!(asked("--place=/p --leave").unwrap().action, Action::Leave);
-        assert_eq!(asked("--keep --place=/p").unwrap().action, Action::Keep);
+        assert_eq!(parse("--place=/p --fresh").unwrap().action, Action::Begin);
+        assert_eq!(parse("--place=/p --needs=/n -- pkg_add").unwrap().needs, Some("/n".into()));
+        assert_eq!(parse("--place=/p --leave").unwrap().action, Action::Leave);
+        assert_eq!(parse("--keep --place=/p").unwrap().action, Action::Keep);
         for wrong in ["--place=/p", "-- make", "--place=/p --leave -- make", "--place=/p --odd -- make"] {
-            assert!(asked(wrong).is_none(), "{wrong}");
+            assert!(parse(wrong).is_none(), "{wrong}");
         }
     }
 }

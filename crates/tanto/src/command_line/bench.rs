@@ -390,7 +390,7 @@ mod tests {
             (&["--cgroup-memory", "0K", "a", "b"], "expected a size such as 512M or 2G"),
             (&["--read-ahead", "x", "a", "b"], "expected a number of KiB from 0 to 1048576"),
             (&["--settle", "soon", "a", "b"], "expected a time such as 10s or 1m30s"),
-            (&["--what", "a", "b"], "unexpected argument '--what'"),
+            (&["--unknown", "a", "b"], "unexpected argument '--unknown'"),
             (&[], "required arguments were not provided"),
         ] {
             let error = parse::<CompareArgs>(words).expect_err("refused");

@@ -48,11 +48,11 @@ pub fn checkpoint_usage(state: &StateDirs) -> Option<clang::Held> {
 }
 
 /// The checkpoint options; `None` if checkpoints are off.
-pub fn checkpoints(kept: CheckpointLimit, doubted: u32, place: PathBuf) -> Option<clang::CheckpointOptions> {
-    let most = kept.limit();
+pub fn checkpoints(limit: CheckpointLimit, verify_every: u32, place: PathBuf) -> Option<clang::CheckpointOptions> {
+    let most = limit.limit();
     let is_seen = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
     let may_start = is_seen && std::env::var_os("CI").is_none_or(|value| value.is_empty());
-    (most > 0).then_some(clang::CheckpointOptions { place, most, may_start, verify_every: doubted })
+    (most > 0).then_some(clang::CheckpointOptions { place, most, may_start, verify_every })
 }
 
 /// Returns the worker's options, or `None` if it is off or missing.

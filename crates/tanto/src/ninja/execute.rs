@@ -113,7 +113,8 @@ impl BuildRun<'_> {
             }
             executed
         });
-        let (outcome, _until_said) = executed?;
+        // Signals stay blocked until the message below is printed.
+        let (outcome, _signals) = executed?;
         let (why, code) = match outcome {
             BuildOutcome::Succeeded => return Ok(()),
             BuildOutcome::Interrupted => (b"interrupted by user".to_vec(), 130),

@@ -41,7 +41,7 @@ pub(super) fn log_version(cache: Option<&Path>) -> Option<u32> {
     }
     let version = log_version_of(&query_version(&ninja)?)?;
     if let Some(cache) = cache {
-        // On an error, the program is query_version again next time.
+        // After an error, the next build asks again.
         let _ = write_cache(cache, &stamp, version);
     }
     Some(version)
@@ -133,14 +133,14 @@ mod tests {
     #[test]
     fn version_query_reads_one_line() {
         let place = Scratch::new("other-ninja");
-        let said = |text: &str| {
+        let version = |text: &str| {
             place.program("ninja", format!("#!/bin/sh\n{text}\n"));
             query_version(&place.at("ninja"))
         };
-        assert_eq!(said("echo \"$#$1\"; echo more").as_deref(), Some(&b"1--version"[..]));
-        assert_eq!(said("echo 1.11.1; exec sleep 1000").as_deref(), Some(&b"1.11.1"[..]));
-        assert_eq!(said("exit 1"), None);
-        assert_eq!(said("exec head -c 1000000 /dev/zero"), None);
+        assert_eq!(version("echo \"$#$1\"; echo more").as_deref(), Some(&b"1--version"[..]));
+        assert_eq!(version("echo 1.11.1; exec sleep 1000").as_deref(), Some(&b"1.11.1"[..]));
+        assert_eq!(version("exit 1"), None);
+        assert_eq!(version("exec head -c 1000000 /dev/zero"), None);
         assert_eq!(query_version(&place.at("none")), None);
     }
 

@@ -78,7 +78,7 @@ impl BuildRun<'_> {
         self.view.recorder.is_enabled() || self.view.display.is_jsonl()
     }
 
-    /// Prints the path of the full log, if the view has display only a summary of a failed build.
+    /// Prints the path of the full log, if the view shows only a summary of a failed build.
     pub(super) fn print_log_path(&mut self) {
         let session = self.view.recorder.session_path().filter(|_| self.view.display.shows_summary());
         if let Some(path) = session.map(|path| path.as_os_str().as_bytes().to_vec()) {

@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn changes_are_described_in_one_line() {
-        let said = |files: &[&str]| {
+        let text = |files: &[&str]| {
             let changed: Changed = files.iter().map(|file| file.as_bytes().to_vec()).collect();
             String::from_utf8(describe_changes(&changed)).unwrap()
         };
-        assert_eq!(said(&["a.c"]), "'a.c' changed");
-        assert_eq!(said(&["b.c", "a.c"]), "'a.c' and 1 more file changed");
-        assert_eq!(said(&["a", "b", "c"]), "'a' and 2 more files changed");
-        assert_eq!(said(&[]), "checking all files: the kernel lost track of changes");
+        assert_eq!(text(&["a.c"]), "'a.c' changed");
+        assert_eq!(text(&["b.c", "a.c"]), "'a.c' and 1 more file changed");
+        assert_eq!(text(&["a", "b", "c"]), "'a' and 2 more files changed");
+        assert_eq!(text(&[]), "checking all files: the kernel lost track of changes");
     }
 }

@@ -84,6 +84,6 @@ pub fn tool(name: &[u8]) -> Result<&'static Tool, CommandLineError> {
 
 /// `unknown KIND 'WORD', did you mean 'OTHER'?`
 pub fn unknown(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'static str>) -> Vec<u8> {
-    let meant = suggest::did_you_mean(word, known.into_iter().map(str::as_bytes));
-    [b"unknown ", kind.as_bytes(), b" '", word, b"'", &meant].concat()
+    let hint = suggest::did_you_mean(word, known.into_iter().map(str::as_bytes));
+    [b"unknown ", kind.as_bytes(), b" '", word, b"'", &hint].concat()
 }

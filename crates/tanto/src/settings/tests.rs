@@ -26,7 +26,7 @@ fn variable(flags: &str) -> EnvVars {
 }
 
 #[test]
-fn sources_have_an_order() {
+fn sources_have_a_precedence() {
     let folder = Scratch::new("order");
     folder.write(
         "home/.config/tanto/config",
@@ -82,7 +82,7 @@ fn variables_are_checked() {
         complaint(&[], &variable("--help")),
         "ninja: fatal: TANTO_FLAGS: -h, --help goes on the command line only\n"
     );
-    assert_eq!(complaint(&[], &variable("all")), "ninja: fatal: TANTO_FLAGS: 'all' is no flag\n");
+    assert_eq!(complaint(&[], &variable("all")), "ninja: fatal: TANTO_FLAGS: 'all' is not an option\n");
     assert_eq!(complaint(&[], &variable("'-j")), "ninja: fatal: TANTO_FLAGS: a quote is not closed\n");
     assert_eq!(complaint(&[], &variable("--foo")), "ninja: fatal: TANTO_FLAGS: unrecognized option '--foo'\n");
     assert_eq!(complaint(&[], &variable("-jx")), "ninja: fatal: TANTO_FLAGS: invalid -j parameter\n");

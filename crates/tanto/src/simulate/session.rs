@@ -1,4 +1,4 @@
-//! A build that was recorded: what ran in it, and what waited for what. Does not know what is made of it.
+//! Reads the build to simulate from a recorded session.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use tanto_record::session::{Session, SessionError, SessionJob, Sessions};
 use super::Build;
 use crate::settings::EnvVars;
 
-/// Reads the session that is asked for, as `tanto report` counts them. An error is a text for the user.
-pub(super) fn load(wanted: &[u8]) -> Result<Build, Vec<u8>> {
+/// Reads a session, named as for `tanto report`.
+pub(super) fn load(name: &[u8]) -> Result<Build, Vec<u8>> {
     let all = Sessions::new(&EnvVars::of_process().state(None));
-    let name = all.find(wanted).map_err(|error| error.to_string().into_bytes())?;
+    let name = all.find(name).map_err(|error| error.to_string().into_bytes())?;
     let session = Session::read(&all.path(&name)).map_err(|SessionError(why)| why)?;
     let build = build(&session);
     let commands = session.jobs.iter().filter(|job| !job.is_group).count();
@@ -23,8 +23,8 @@ pub(super) fn load(wanted: &[u8]) -> Result<Build, Vec<u8>> {
     Ok(Build { about: format!("{commands} commands of session {name}"), ..build })
 }
 
-/// The jobs come in the order of their starts: each after all that it waited for. What a session does not tell is the
-/// pools, but for the console.
+/// The jobs of a session are in the order of their starts, which is topological. A session records no pools except the
+/// console.
 fn build(session: &Session) -> Build {
     let mut schedule = Schedule::new();
     let console = schedule.add_pool(1);
@@ -38,7 +38,7 @@ fn build(session: &Session) -> Build {
         let kind = if job.is_group { Kind::Phony } else { Kind::Command };
         let id = schedule.add(JobSpec { pool, order: job.id.0, kind, wanted: true });
         schedule.set_cost(id, cost(job));
-        // One that nothing was told of did not run: it was up to date.
+        // A dependency without an event was up to date.
         job.info.after.iter().filter_map(|on| numbers.get(on)).for_each(|&on| schedule.add_dependency(id, on, 0));
         numbers.insert(job.id, id);
         chain.push(id);
@@ -62,7 +62,7 @@ mod tests {
     use tanto_exec::simulate;
 
     #[test]
-    fn what_ran_is_run_again() {
+    fn jobs_have_recorded_costs_and_dependencies() {
         let started = |job, after| format!("{{\"event\":\"started\",\"job\":{job},\"at_ms\":0,\"after\":{after}}}\n");
         let finished = |job, end_ms| {
             let usage = "\"user_us\":1000,\"system_us\":0,\"max_rss_kib\":7,\"read_bytes\":0,\"written_bytes\":0";
@@ -71,7 +71,7 @@ mod tests {
         };
         let head = "{\"event\":\"tanto\",\"format\":2,\"version\":\"1\",\"began_unix_ms\":0,\"dir\":\"/\",\"targets\":[],\
                     \"manifest\":false,\"parallelism\":2,\"processors\":2}\n";
-        // Job 9 was up to date: nothing was told of it.
+        // Job 9 was up to date and has no event.
         let first = [started(4, "[]"), started(2, "[]"), finished(4, 300)].concat();
         let text = [head, &first, &started(7, "[4,9]"), &finished(2, 100), &finished(7, 50)].concat();
         let session = Session::parse(text.as_bytes()).expect("a sound session");

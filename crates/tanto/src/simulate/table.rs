@@ -1,24 +1,22 @@
-//! The answer of `tanto simulate` as text. Does not know how it was found.
+//! Prints simulated builds as a table.
 
 use tanto_exec::simulate::SimulatedBuild;
-
 use tanto_exec::text::table::right_aligned;
 
-/// A line: one number of slots.
+/// The result for one number of slots.
 pub(crate) struct Row {
     pub(crate) outcome: SimulatedBuild,
-    /// What the build takes in ninja's order, if that is another one.
+    /// The makespan in ninja's order, if the simulated order is another one.
     pub(crate) ninja_ms: Option<u64>,
 }
 
-/// What does not depend on the number of slots.
+/// Describes the totals, which do not depend on the number of slots.
 pub(crate) fn work(outcome: &SimulatedBuild) -> String {
     let pool =
         if outcome.pool_ms > 0 { format!(", the busiest pool {}", time(outcome.pool_ms)) } else { String::new() };
     format!("{} of work, the longest chain takes {}{pool}", time(outcome.work_ms), time(outcome.critical_path_ms))
 }
 
-/// The table.
 pub(crate) fn text(rows: &[Row]) -> String {
     let with_ninja = rows.iter().any(|row| row.ninja_ms.is_some());
     let mut heads = vec!["-j", "makespan", "bound", "ratio", "idle"];

@@ -1,4 +1,4 @@
-//! Tests of `tanto simulate`: what it is asked and what it answers.
+//! Tests of `tanto simulate`.
 
 use tanto_exec::job::Cost;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId};
@@ -23,7 +23,7 @@ fn build(jobs: &[(u32, u32, &[u32])]) -> Build {
 }
 
 #[test]
-fn command_lines_are_read() {
+fn command_line_is_parsed() {
     let all = args("-C dir -f x.ninja -j4,8 --memory 2G --order fifo a b");
     assert_eq!((all.dir, all.manifest), (Some("dir".into()), "x.ninja".into()));
     assert_eq!(all.jobs, Some(SlotCounts(vec![4, 8])));
@@ -42,7 +42,7 @@ fn command_lines_are_read() {
 const LATE: &[(u32, u32, &[u32])] = &[(2, 0, &[]), (2, 0, &[]), (2, 0, &[]), (3, 0, &[]), (3, 0, &[4 - 1])];
 
 #[test]
-fn the_order_decides() {
+fn makespan_depends_on_the_order() {
     let table = report(&build(LATE), &args("-j 1,2"));
     let expected = "a build; 12.0 s of work, the longest chain takes 6.00 s\n\n\
                     -j  makespan   bound  ratio  idle  in ninja's order\n \
@@ -57,7 +57,7 @@ fn the_order_decides() {
 }
 
 #[test]
-fn memory_is_shared() {
+fn memory_limits_parallelism() {
     let heavy = build(&[(2, 600, &[]), (2, 600, &[]), (1, 0, &[])]);
     assert!(report(&heavy, &args("-j3 --memory 1000M")).contains("4.00 s"));
     assert!(report(&heavy, &args("-j3")).contains(" 2.00 s  2.00 s  1.000"));

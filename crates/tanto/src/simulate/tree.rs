@@ -1,4 +1,4 @@
-//! The build of a manifest, with the times of its log and of its history. Does not know what is made of them.
+//! Reads the build to simulate from a manifest, with times from its log and history.
 
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
@@ -17,10 +17,10 @@ use super::Build;
 use super::SimulateArgs;
 use crate::settings::EnvVars;
 
-/// Of a log that is not there, the version does not matter.
+/// The version of a new log; none is written.
 const ANY_VERSION: u32 = 7;
 
-/// Loads what the command line names. An error is a text for the user.
+/// Loads the targets of the command line.
 pub(super) fn load(args: &SimulateArgs) -> std::result::Result<Build, Vec<u8>> {
     let plan = full_plan(args).map_err(|error| error.text().into_owned())?;
     if plan.command_count == 0 {

@@ -108,17 +108,17 @@ impl Watcher {
 
     /// Waits until a watched file changes, unless some have `changed` already, and then for the end of the burst.
     pub fn wait(&self, changed: Option<Changed>) -> io::Result<WaitResult> {
-        let endings = TerminationSignals::listen()?;
+        let signals = TerminationSignals::listen()?;
         let mut burst = changed.map(Burst::new);
         loop {
-            let patience = burst.as_ref().map(Burst::left);
+            let timeout = burst.as_ref().map(Burst::left);
             match burst {
-                Some(burst) if patience == Some(Duration::ZERO) => return Ok(WaitResult::Changed(burst.changed)),
+                Some(burst) if timeout == Some(Duration::ZERO) => return Ok(WaitResult::Changed(burst.changed)),
                 _ => {}
             }
-            let mut watches = [Watch::new(&self.inotify), Watch::new(&endings)];
-            poll::wait(&mut watches, patience)?;
-            if endings.take().is_some() {
+            let mut watches = [Watch::new(&self.inotify), Watch::new(&signals)];
+            poll::wait(&mut watches, timeout)?;
+            if signals.take().is_some() {
                 return Ok(WaitResult::Interrupted);
             }
             if let Some(more) = self.changed()? {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_ends_when_no_change_arrives_or_after_a_second() {
+    fn burst_ends_when_changes_stop_or_after_a_second() {
         let mut burst = Burst::new(Changed::new());
         assert_eq!(burst.end(), burst.first + QUIET_TIME);
         burst.last = burst.first + MAX_BURST / 2;

@@ -23,13 +23,13 @@ fn typed(args: &[&str]) -> Result<LowArgs, CommandLineError> {
 }
 
 /// The options as ninja, without variables and config files.
-fn meant(args: &[&str]) -> Options {
-    let low = typed(args).unwrap_or_else(|halt| panic!("{args:?}: {halt:?}"));
+fn parsed(args: &[&str]) -> Options {
+    let low = typed(args).unwrap_or_else(|error| panic!("{args:?}: {error:?}"));
     Options::of(Invocation::Ninja, low, None)
 }
 
 fn targets(args: &[&str]) -> Vec<String> {
-    meant(args).targets.into_iter().map(|target| String::from_utf8_lossy(&target).into_owned()).collect()
+    parsed(args).targets.into_iter().map(|target| String::from_utf8_lossy(&target).into_owned()).collect()
 }
 
 fn usage_error(args: &[&str]) -> String {
@@ -95,7 +95,7 @@ fn follow_has_an_optional_target() {
     assert_eq!(usage_error(&["--follow"]), "unrecognized option '--follow'");
 }
 
-/// `ninja --h` must go on meaning what it means to ninja.
+/// Abbreviations such as `ninja --h` select the same option as in ninja.
 #[test]
 fn own_flags_keep_ninjas_abbreviations() {
     let ninjas = || FLAGS.iter().filter(|flag| flag.is_ninjas()).filter_map(|flag| Some((flag, flag.long?)));
@@ -114,7 +114,7 @@ fn own_flags_keep_ninjas_abbreviations() {
 
 #[test]
 fn defaults() {
-    let options = meant(&[]);
+    let options = parsed(&[]);
     assert_eq!(options.manifest, b"build.ninja");
     assert_eq!(
         (options.settings.jobs.value, options.settings.jobs.is_on_command_line()),
@@ -142,14 +142,14 @@ fn flags_and_targets_mix() {
 #[test]
 fn letters_bundle_and_values_join() {
     for args in [&["-vnj4"][..], &["-vnj", "4"], &["-v", "-n", "-j4"], &["--verb", "-nj", "+4"]] {
-        let options = meant(args);
+        let options = parsed(args);
         assert_eq!(options.settings.jobs.value, Jobs::AtMost(4), "{args:?}");
         assert!(options.dry_run && options.settings.verbosity.value == Verbosity::Verbose, "{args:?}");
     }
-    let options = meant(&["-Cdir", "-f", "x y", "-C", "other"]);
+    let options = parsed(&["-Cdir", "-f", "x y", "-C", "other"]);
     assert_eq!((options.dir.as_deref(), &options.manifest[..]), (Some(&b"other"[..]), &b"x y"[..]));
-    assert_eq!(meant(&["--status=[$f=] "]).settings.status.value, StatusFormat::Variables(b"[$f=] ".to_vec()));
-    assert_eq!(meant(&["--stat", "-n"]).settings.status.value, StatusFormat::Variables(b"-n".to_vec()));
+    assert_eq!(parsed(&["--status=[$f=] "]).settings.status.value, StatusFormat::Variables(b"[$f=] ".to_vec()));
+    assert_eq!(parsed(&["--stat", "-n"]).settings.status.value, StatusFormat::Variables(b"-n".to_vec()));
 }
 
 #[test]
@@ -172,55 +172,55 @@ fn numbers_are_parsed_as_by_ninja() {
         ("2147483647", Jobs::Unlimited),
         ("99999999999999999999", Jobs::Unlimited),
     ] {
-        let options = meant(&["-j", value]);
+        let options = parsed(&["-j", value]);
         assert_eq!((options.settings.jobs.value, options.settings.jobs.is_on_command_line()), (jobs, true), "{value}");
     }
     for (value, failures) in [("3", 3), ("0", u32::MAX), ("-3", u32::MAX), ("", u32::MAX)] {
-        assert_eq!(meant(&["-k", value]).settings.keep_going.value, failures, "{value}");
+        assert_eq!(parsed(&["-k", value]).settings.keep_going.value, failures, "{value}");
     }
     for (value, load) in
         [("2.5", Some(2.5)), ("3x", Some(3.0)), ("0", None), ("-1", None), ("nan", None), ("inf", None)]
     {
-        assert_eq!(meant(&["-l", value]).settings.max_load.value, load, "{value}");
+        assert_eq!(parsed(&["-l", value]).settings.max_load.value, load, "{value}");
     }
     assert_eq!(fatal(&["-j", "-1"]), "invalid -j parameter");
     assert_eq!(fatal(&["-j4x"]), "invalid -j parameter");
     assert_eq!(fatal(&["-kx"]), "-k parameter not numeric; did you mean -k 0?");
     assert_eq!(fatal(&["-l", ""]), "-l parameter not numeric: did you mean -l 0.0?");
     assert_eq!(fatal(&["--log-version", "4"]), "invalid --log-version parameter: expected 5, 6 or 7");
-    assert_eq!(meant(&["--log-version", "5"]).settings.log_version.value, Some(5));
+    assert_eq!(parsed(&["--log-version", "5"]).settings.log_version.value, Some(5));
     let wrong = "invalid --memory parameter: expected 'auto', 'off' or a size such as 8G";
     for size in ["", "8", "G", "8X", "0G", "-1G", "1.5G", "8Gx", "99999999999T"] {
         assert_eq!(fatal(&["--memory", size]), wrong, "{size}");
     }
     for (size, kib) in [("8G", 8 << 20), ("512m", 512 << 10), ("3KiB", 3), ("1TB", 1 << 30)] {
-        assert_eq!(meant(&["--memory", size]).settings.memory.value, Memory::AtMost(kib), "{size}");
+        assert_eq!(parsed(&["--memory", size]).settings.memory.value, Memory::AtMost(kib), "{size}");
     }
     assert_eq!(
-        [meant(&[]).settings.memory.value, meant(&["--memory=auto"]).settings.memory.value],
+        [parsed(&[]).settings.memory.value, parsed(&["--memory=auto"]).settings.memory.value],
         [Memory::Off, Memory::Free]
     );
     assert_eq!(fatal(&["--record", "no"]), "invalid --record parameter: expected 'on' or 'off'");
-    assert!(meant(&[]).settings.record.value && !meant(&["--record=off"]).settings.record.value);
+    assert!(parsed(&[]).settings.record.value && !parsed(&["--record=off"]).settings.record.value);
 }
 
 #[test]
 fn last_value_counts() {
-    assert_eq!(meant(&["-v", "--quiet"]).settings.verbosity.value, Verbosity::Quiet);
-    assert_eq!(meant(&["--quiet", "-v"]).settings.verbosity.value, Verbosity::Verbose);
-    assert!(!meant(&["-w", "phonycycle=err", "-w", "phonycycle=warn"]).phony_cycle_is_error);
-    assert!(meant(&["-wphonycycle=err"]).phony_cycle_is_error);
+    assert_eq!(parsed(&["-v", "--quiet"]).settings.verbosity.value, Verbosity::Quiet);
+    assert_eq!(parsed(&["--quiet", "-v"]).settings.verbosity.value, Verbosity::Verbose);
+    assert!(!parsed(&["-w", "phonycycle=err", "-w", "phonycycle=warn"]).phony_cycle_is_error);
+    assert!(parsed(&["-wphonycycle=err"]).phony_cycle_is_error);
 }
 
 #[test]
 fn tool_ends_the_flags() {
-    let call = |args| meant(args).tool.map(|call| (call.tool.name, call.argv0, call.args)).expect("a tool");
+    let call = |args| parsed(args).tool.map(|call| (call.tool.name, call.argv0, call.args)).expect("a tool");
     assert_eq!(
         call(&["-t", "clean", "-n", "--", "x"]),
         ("clean", b"clean".to_vec(), vec![b"-n".to_vec(), b"--".to_vec(), b"x".to_vec()])
     );
     assert_eq!(call(&["-vtclean"]), ("clean", b"-vtclean".to_vec(), vec![]));
-    let options = meant(&["a", "-n", "-t", "deps", "b"]);
+    let options = parsed(&["a", "-n", "-t", "deps", "b"]);
     assert!(options.dry_run && options.targets.is_empty());
     assert_eq!(options.tool.map(|call| call.args), Some(vec![b"b".to_vec()]));
     assert_eq!(fatal(&["-t", "cle", "--bad"]), "unknown tool 'cle', did you mean 'clean'?");
@@ -229,9 +229,9 @@ fn tool_ends_the_flags() {
 
 #[test]
 fn modes_and_warnings() {
-    let options = meant(&["-d", "stats", "-dexplain", "-d", "keeprsp", "-d", "nostatcache"]);
+    let options = parsed(&["-d", "stats", "-dexplain", "-d", "keeprsp", "-d", "nostatcache"]);
     assert_eq!(options.debug, Debug { stats: true, explain: true, keep_depfile: false, keep_rsp: true });
-    assert!(meant(&["-d", "keepdepfile"]).debug.keep_depfile);
+    assert!(parsed(&["-d", "keepdepfile"]).debug.keep_depfile);
     assert_eq!(fatal(&["-d", "stat"]), "unknown debug setting 'stat', did you mean 'stats'?");
     assert_eq!(fatal(&["-w", "phonycycle"]), "unknown warning flag 'phonycycle'");
     let mut warnings = Vec::new();
@@ -342,18 +342,18 @@ fn ninja_gives_the_same_errors() {
     ];
     for args in lines {
         let theirs = Command::new(&referee).args(*args).stdin(Stdio::null()).output().expect("the referee runs");
-        let ours = ninja_says(&name, args);
+        let ours = ninja_output(&name, args);
         assert_eq!(ours.code, theirs.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255), "{args:?}");
         assert_eq!(before_usage(&ours.err), before_usage(&theirs.stderr), "{args:?}");
         assert_eq!(String::from_utf8_lossy(&ours.out), String::from_utf8_lossy(&theirs.stdout), "{args:?}");
     }
 }
 
-fn ninja_says(program: &str, args: &[&str]) -> CommandOutput {
+fn ninja_output(program: &str, args: &[&str]) -> CommandOutput {
     let mut warnings = Vec::new();
     let mut warn = |text: &[u8]| warnings.extend_from_slice(&[b"ninja: warning: ", text, b"\n"].concat());
-    let said = options(Invocation::Ninja, &words(args), &EnvVars::default(), &mut warn);
-    let error = said.err().unwrap_or_else(|| panic!("{args:?} goes on to a build"));
+    let result = options(Invocation::Ninja, &words(args), &EnvVars::default(), &mut warn);
+    let error = result.err().unwrap_or_else(|| panic!("{args:?} goes on to a build"));
     let mut stop = error.output(Invocation::Ninja, program.as_bytes(), String::new);
     warnings.append(&mut stop.err);
     stop.err = warnings;
