@@ -71,31 +71,3 @@ def hide_half(seconds, seed):
     """Removes each package with a probability of one half."""
     draw = random.Random(seed)
     return {name: seconds[name] for name in sorted(seconds) if draw.random() < 0.5}
-
-
-def parts(text_of_csv):
-    """Returns the serial and the parallel work of successful builds, in seconds of one processor."""
-    rows = [row for row in csv.DictReader(text_of_csv.splitlines()) if row["outcome"] == "success"]
-    return {row["pkgname"]: parts_of(*(milliseconds(row[key]) for key in COLUMNS)) for row in rows}
-
-
-COLUMNS = ("duration", "make_jobs", "build", "cpu:build")
-
-
-def milliseconds(text_of_cell):
-    return int(text_of_cell) if text_of_cell not in ("", "-") else 0
-
-
-def parts_of(duration, jobs, wall, cpu):
-    """Assumes that the stage `build` first ran one job and then MAKE_JOBS jobs, split by its wall and CPU times, and that
-    all other stages are serial."""
-    if jobs < 2 or cpu <= wall:
-        return duration / 1000, 0
-    shared = cpu if cpu > jobs * wall else (cpu - wall) * jobs / (jobs - 1)
-    alone = max(0, wall - shared / jobs)
-    return (duration - wall + alone) / 1000, shared / 1000
-
-
-def write_parts(found, path):
-    path.write_text("".join(f"{name}\t{alone}\t{shared}\n" for name, (alone, shared) in found.items()))
-    return path
