@@ -31,7 +31,7 @@ def full_disk(tanto, directory):
     fate = ("machine-failed", "build exited with 1: the disk is full")
     assert place.state("libone") == fate, place.state("libone")
     why = place.run("why", "libtwo")
-    assert "libone-1.2nb3, which failed for no fault of its own: build exited with 1: the disk is full" in why, why
+    assert "libone-1.2nb3, which had a machine failure: build exited with 1: the disk is full" in why, why
     with sqlite3.connect(f"file:{directory}/state/db?mode=ro", uri=True) as db:
         (job,) = db.execute("SELECT job FROM package WHERE name LIKE 'libone-%'").fetchone()
         outcomes = [row[0] for row in db.execute("SELECT outcome FROM attempt WHERE job = ? ORDER BY attempt", (job,))]

@@ -49,7 +49,7 @@ cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/told
     assert place.packages() == ["kit-1.0", "libone-1.2nb3"], place.packages()
     why = "sync-package exited with 6: the package has no part in that"
     assert place.state("libtwo") == ("machine-failed", why), place.state("libtwo")
-    assert told.count("sync_package does not take libtwo-2.0rc1") == 1, "it is told when it is tried no more"
+    assert told.count("sync_package refused libtwo-2.0rc1") == 1, "reported after the last attempt"
     assert sorted((directory / "failed").read_text().splitlines()) == ["broken-1", "libtwo-2.0rc1"], "logs were not there"
     assert place.state("broken") == ("failed", "build exited with 1"), place.state("broken")
     assert "broken-1: sync-buildlog exited with 7" in told, told

@@ -130,7 +130,7 @@ def rights(tanto, directory, user):
     told = place.build(0)
     assert "needs root" in place.run("why", "needusers") and "FAILED" not in told, told
     expected = {
-        "users-1": ("needs-root", "it wants users of its own (USERGROUP_PHASE), and there is but one here"),
+        "users-1": ("needs-root", "it needs its own users (USERGROUP_PHASE), and this build has only one"),
         "owner-1": ("needs-root", "build exited with 1: it wants to be another user, or that files belong to one"),
         "needusers-1": ("indirect-prefailed", "it needs users-1, which needs root"),
         "needowner-1": ("indirect-prefailed", "it needs owner-1, which needs root"),

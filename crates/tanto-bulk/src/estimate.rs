@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use crate::package::name::Name;
 use crate::package::records::Record;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 use features::{Features, fetched};
 use model::Model;
@@ -57,7 +57,7 @@ pub struct Estimate {
 #[derive(Clone, Copy)]
 pub struct Tree<'a> {
     pub records: &'a [Record<'a>],
-    pub depends: &'a [Vec<Package>],
+    pub depends: &'a [Vec<PackageId>],
     /// Download sizes in bytes; 0 if unknown.
     pub sizes: &'a [u64],
 }
@@ -77,7 +77,7 @@ pub fn all(tree: Tree<'_>, known: &[Option<u64>]) -> Vec<Estimate> {
     };
     let strangers = Strangers::new(tree, known);
     let relatives = Relatives::new(tree.records, known, &strangers);
-    let one = |(package, known): (Package, &Option<u64>)| match known {
+    let one = |(package, known): (PackageId, &Option<u64>)| match known {
         Some(ms) => Estimate { ms: *ms, basis: Basis::Known },
         None => {
             let it = relatives.estimate(&tree.records[package as usize], strangers.predict(package));
@@ -169,9 +169,9 @@ enum Strangers<'a> {
 
 impl<'a> Strangers<'a> {
     fn new(tree: Tree<'a>, known: &[Option<u64>]) -> Strangers<'a> {
-        let times: Vec<(Package, f64)> = (0..).zip(known).filter_map(|(it, ms)| Some((it, log((*ms)?)))).collect();
+        let times: Vec<(PackageId, f64)> = (0..).zip(known).filter_map(|(it, ms)| Some((it, log((*ms)?)))).collect();
         if times.len() < FEWEST {
-            let over = |&(package, time): &(Package, f64)| time - usual(tree.sizes[package as usize]);
+            let over = |&(package, time): &(PackageId, f64)| time - usual(tree.sizes[package as usize]);
             let mut over: Vec<f64> = times.iter().map(over).collect();
             over.sort_unstable_by(f64::total_cmp);
             return Strangers::Alike(tree.sizes, median(&over).unwrap_or(0.0));
@@ -181,7 +181,7 @@ impl<'a> Strangers<'a> {
         Strangers::Model(features, model)
     }
 
-    fn predict(&self, package: Package) -> f64 {
+    fn predict(&self, package: PackageId) -> f64 {
         match self {
             Strangers::Model(features, model) => model.predict(features.of(package)),
             Strangers::Alike(sizes, over) => usual(sizes[package as usize]) + over,
@@ -249,7 +249,7 @@ mod tests {
         let names: Vec<(String, String)> = (0..100).map(|at| (format!("p{at}-1"), format!("c/p{at}"))).collect();
         let records: Vec<Record<'_>> = names.iter().map(|(name, location)| record(name, location)).collect();
         let needs_it = |at: usize| at.is_multiple_of(2) && at > 0;
-        let depends: Vec<Vec<Package>> = (0..100).map(|at| if needs_it(at) { vec![0] } else { Vec::new() }).collect();
+        let depends: Vec<Vec<PackageId>> = (0..100).map(|at| if needs_it(at) { vec![0] } else { Vec::new() }).collect();
         let known = |at: usize| (at < 80).then_some(if needs_it(at) { 100_000 } else { 1_000 });
         let tree = Tree { records: &records, depends: &depends, sizes: &[0; 100] };
         let estimates = all(tree, &(0..100).map(known).collect::<Vec<_>>());

@@ -23,7 +23,7 @@ use self::files::SourceFiles;
 use crate::package::archive::Metadata;
 use crate::package::archive::plist::Word;
 use crate::package::name::Name;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// The state of an existing binary package.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub enum Freshness {
     /// It has to be built, with the reason.
     Stale(String),
     /// It is what the tree would make, unless one of these packages is rebuilt.
-    UpToDate(Vec<Package>),
+    UpToDate(Vec<PackageId>),
 }
 
 /// How the ages of packages count.
@@ -74,7 +74,7 @@ pub struct PackageFiles<'a> {
 pub struct Candidate<'a> {
     pub name: &'a str,
     /// Indices of the candidates that it needs.
-    pub depends: &'a [Package],
+    pub depends: &'a [PackageId],
     pub check: Check,
 }
 
@@ -95,7 +95,7 @@ pub struct Inspection {
     /// The mtime of its file, in nanoseconds since 1970; `None` if there is no file.
     pub written_ns: Option<i64>,
     /// The packages that an up-to-date package was built with, or why it is stale.
-    pub verdict: Result<Vec<Package>, String>,
+    pub verdict: Result<Vec<PackageId>, String>,
     /// The fingerprint of its content, if requested and complete.
     pub(crate) fingerprint: Option<Fingerprint>,
 }
@@ -187,7 +187,7 @@ fn verdict(
     packages: &[Candidate<'_>],
     it: &Candidate<'_>,
     files: &mut SourceFiles,
-) -> Result<Vec<Package>, String> {
+) -> Result<Vec<PackageId>, String> {
     if metadata.name() != it.name.as_bytes() {
         return Err(format!("its file says that it is {}", String::from_utf8_lossy(metadata.name())));
     }
@@ -198,8 +198,8 @@ fn verdict(
 }
 
 /// Finds a package that this one was built with among those that it needs now. The converse is not checked.
-fn built_with(packages: &[Candidate<'_>], it: &Candidate<'_>, name: &[u8]) -> Result<Package, String> {
-    let of = |package: &Package| packages[*package as usize].name.as_bytes();
+fn built_with(packages: &[Candidate<'_>], it: &Candidate<'_>, name: &[u8]) -> Result<PackageId, String> {
+    let of = |package: &PackageId| packages[*package as usize].name.as_bytes();
     if let Some(&package) = it.depends.iter().find(|package| of(package) == name) {
         return Ok(package);
     }

@@ -19,7 +19,7 @@ use crate::package::records::Record;
 use index::Index;
 
 /// The index of a package in the records.
-pub type Package = u32;
+pub type PackageId = u32;
 
 /// The resolved dependencies.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Resolved {
     /// A wanted package, or a dependency of one.
     pub wanted: bool,
     /// Unique, in the order of ALL_DEPENDS; empty if a dependency is missing.
-    pub depends: Vec<Package>,
+    pub depends: Vec<PackageId>,
     /// A dependency is missing.
     pub broken: bool,
 }
@@ -45,30 +45,30 @@ pub struct Resolved {
 pub enum Finding<'t> {
     /// Nothing matches a dependency: the package cannot be built.
     NoMatch {
-        package: Package,
+        package: PackageId,
         pattern: &'t [u8],
         /// The location in the dependency.
         location: &'t [u8],
         /// Similar packages, the best first.
-        nearest: Vec<Package>,
+        nearest: Vec<PackageId>,
     },
     /// The best match is in another directory than the dependency names.
     Elsewhere {
-        package: Package,
+        package: PackageId,
         pattern: &'t [u8],
         /// The location in the dependency.
         location: &'t [u8],
         /// The match.
-        best: Package,
+        best: PackageId,
     },
     /// Not `pattern:../../category/directory`.
-    NoDependency { package: Package, text: &'t [u8] },
+    NoDependency { package: PackageId, text: &'t [u8] },
     /// There is no ALL_DEPENDS.
-    NoList(Package),
+    NoList(PackageId),
     /// Two packages with the same name; the first is used.
-    Duplicate { first: Package, second: Package },
+    Duplicate { first: PackageId, second: PackageId },
     /// Each package needs the next one, and the last one the first.
-    Cycle(Vec<Package>),
+    Cycle(Vec<PackageId>),
 }
 
 impl Finding<'_> {
@@ -79,26 +79,26 @@ impl Finding<'_> {
 }
 
 impl<'t> Resolution<'t> {
-    pub fn package(&self, package: Package) -> &Resolved {
+    pub fn package(&self, package: PackageId) -> &Resolved {
         &self.packages[package as usize]
     }
 
-    pub fn name(&self, package: Package) -> &Name<'t> {
+    pub fn name(&self, package: PackageId) -> &Name<'t> {
         &self.names[package as usize]
     }
 
     /// Returns the packages to build: their indices in the records, the records, and the dependencies by index in this
     /// list. Duplicates are left out.
-    pub fn chosen(&self, records: &[Record<'t>]) -> (Vec<Package>, Vec<Record<'t>>, Vec<Vec<Package>>) {
+    pub fn chosen(&self, records: &[Record<'t>]) -> (Vec<PackageId>, Vec<Record<'t>>, Vec<Vec<PackageId>>) {
         let second = |finding: &Finding<'_>| match *finding {
             Finding::Duplicate { second, .. } => Some(second),
             _ => None,
         };
-        let seconds: HashSet<Package, RandomState> = self.findings.iter().filter_map(second).collect();
-        let is_chosen = |(package, it): &(Package, &Resolved)| it.wanted && !seconds.contains(package);
-        let chosen: Vec<Package> = self.packages().filter(is_chosen).map(|(package, _)| package).collect();
-        let places: HashMap<Package, Package, RandomState> = chosen.iter().copied().zip(0..).collect();
-        let needs = |package: &Package| {
+        let seconds: HashSet<PackageId, RandomState> = self.findings.iter().filter_map(second).collect();
+        let is_chosen = |(package, it): &(PackageId, &Resolved)| it.wanted && !seconds.contains(package);
+        let chosen: Vec<PackageId> = self.packages().filter(is_chosen).map(|(package, _)| package).collect();
+        let places: HashMap<PackageId, PackageId, RandomState> = chosen.iter().copied().zip(0..).collect();
+        let needs = |package: &PackageId| {
             let needed = &self.package(*package).depends;
             needed.iter().filter_map(|needed| places.get(needed).copied()).collect()
         };
@@ -108,7 +108,7 @@ impl<'t> Resolution<'t> {
     }
 
     /// Iterates over all packages.
-    pub fn packages(&self) -> impl Iterator<Item = (Package, &Resolved)> {
+    pub fn packages(&self) -> impl Iterator<Item = (PackageId, &Resolved)> {
         (0..).zip(&self.packages)
     }
 }
@@ -122,8 +122,8 @@ pub struct UnknownDependency<'t> {
 }
 
 /// Reads the dependencies of a resolved scan from DEPENDS.
-pub fn depends_of<'t>(records: &[Record<'t>]) -> Result<Vec<Vec<Package>>, UnknownDependency<'t>> {
-    let mut places: HashMap<&[u8], Package, RandomState> = HashMap::default();
+pub fn depends_of<'t>(records: &[Record<'t>]) -> Result<Vec<Vec<PackageId>>, UnknownDependency<'t>> {
+    let mut places: HashMap<&[u8], PackageId, RandomState> = HashMap::default();
     for (package, record) in (0..).zip(records) {
         places.entry(record.name).or_insert(package);
     }
@@ -158,7 +158,7 @@ pub fn resolve<'t>(records: &[Record<'t>], wanted: usize) -> Resolution<'t> {
 /// The result of a pattern; each is used seven times on average.
 struct Known {
     pattern: Pattern,
-    best: Option<Package>,
+    best: Option<PackageId>,
 }
 
 struct Resolver<'t, 'a> {
@@ -187,7 +187,7 @@ impl<'t> Dependency<'t> {
 impl<'t> Resolver<'t, '_> {
     /// Resolves wanted packages in order, then their dependencies.
     fn all(&mut self, wanted: usize) {
-        let mut waiting: Vec<Package> = (0..wanted as Package).rev().collect();
+        let mut waiting: Vec<PackageId> = (0..wanted as PackageId).rev().collect();
         for &package in &waiting {
             self.packages[package as usize].wanted = true;
         }
@@ -207,7 +207,7 @@ impl<'t> Resolver<'t, '_> {
         }
     }
 
-    fn one(&mut self, package: Package) {
+    fn one(&mut self, package: PackageId) {
         let record = &self.records[package as usize];
         let Some(list) = record.value("ALL_DEPENDS") else {
             self.findings.push(Finding::NoList(package));
@@ -225,7 +225,7 @@ impl<'t> Resolver<'t, '_> {
     }
 
     /// Adds the match of a dependency, unless a package chosen before matches. Returns false if nothing matches.
-    fn dependency(&mut self, package: Package, word: &'t [u8], chosen: &mut Vec<Package>) -> bool {
+    fn dependency(&mut self, package: PackageId, word: &'t [u8], chosen: &mut Vec<PackageId>) -> bool {
         let Some(dependency) = Dependency::parse(word) else {
             self.findings.push(Finding::NoDependency { package, text: word });
             return false;
@@ -251,7 +251,7 @@ impl<'t> Resolver<'t, '_> {
         true
     }
 
-    fn no_match(&mut self, package: Package, Dependency { pattern, location }: Dependency<'t>) {
+    fn no_match(&mut self, package: PackageId, Dependency { pattern, location }: Dependency<'t>) {
         let nearest = nearest::find(pattern, location, self.names, self.records);
         self.findings.push(Finding::NoMatch { package, pattern, location, nearest });
     }

@@ -19,7 +19,7 @@ use tanto_bulk::attempt::distfiles::Fetch;
 use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::bulk_build::{self, BuildEnd, BuildRequest};
 use tanto_bulk::coordinator::control_socket::Response;
-use tanto_bulk::coordinator::install_artifact::Delivery;
+use tanto_bulk::coordinator::install_artifact::PackageInstall;
 use tanto_bulk::coordinator::queries::LastRun;
 use tanto_bulk::coordinator::{debug_shell, pbulk_files, requests};
 use tanto_bulk::error::{BulkError, cause};
@@ -209,8 +209,8 @@ fn export(args: &ExportArgs) -> CommandOutput {
 
 /// Moves a package to its place, and exits like the hook that failed.
 fn deliver(args: &[Vec<u8>]) -> CommandOutput {
-    let Some(delivery) = Delivery::read(args) else { return internal("deliver") };
-    exit_of("the package", lifecycle::exit_with_parent().and_then(|()| delivery.run()))
+    let Some(install) = PackageInstall::read(args) else { return internal("deliver") };
+    exit_of("the package", lifecycle::exit_with_parent().and_then(|()| install.run()))
 }
 
 /// Fetches missing distfiles, and exits like the command that failed.

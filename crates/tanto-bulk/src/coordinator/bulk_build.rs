@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::error::{BulkError, cause};
 use crate::estimate::{self, Estimate, distfiles};
 use crate::package::records::Record;
-use crate::resolve::{Package, meta_dir};
+use crate::resolve::{PackageId, meta_dir};
 
 /// What the user asks of a bulk build.
 #[derive(Clone, Copy, Default)]
@@ -108,7 +108,7 @@ fn run_locked<V: View>(
         settings.check_unprivileged(&package.location);
     }
     if settings.one_user {
-        plan.only_one_user();
+        plan.exclude_multi_user();
     }
     plan.expect_needs(&costs, settings.scratch_memory());
     let journal = Journal::start(store, run).map_err(BulkError::of("starting"))?;
@@ -136,7 +136,10 @@ fn build(
     mut journal: Journal,
     view: &mut dyn View,
 ) -> Result<(BuildOutcome, Plan, Database), BulkError> {
-    plan.rows().chain(plan.options()).chain(plan.expected(estimates)).for_each(|change| journal.record(change));
+    plan.rows()
+        .chain(plan.option_rows())
+        .chain(plan.estimate_rows(estimates))
+        .for_each(|change| journal.record(change));
     journal.flush();
     let failed = |error| BulkError::io("listening in ", &config.state)(error);
     let mut server = Server::open(Path::new(&config.state)).map_err(failed)?;
@@ -174,7 +177,7 @@ fn runner_options(config: &Config, settings: &BuildSettings) -> RunnerOptions {
 }
 
 /// Estimates the wall time of each package from earlier builds of it and of others.
-fn estimates(config: &Config, costs: &[CostRow], records: &[Record<'_>], depends: &[Vec<Package>]) -> Vec<Estimate> {
+fn estimates(config: &Config, costs: &[CostRow], records: &[Record<'_>], depends: &[Vec<PackageId>]) -> Vec<Estimate> {
     let took: HashMap<&[u8], u64> = costs.iter().map(|cost| (cost.name.as_bytes(), cost.wall_ms)).collect();
     let known: Vec<Option<u64>> = records.iter().map(|record| took.get(record.name).copied()).collect();
     let sizes = distfiles::sizes(Path::new(&config.pkgsrc), records);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// Failures of this many different packages disable a client.
 const MAX_FAILURES: usize = 3;
@@ -20,7 +20,7 @@ struct Client {
     busy: bool,
     disabled: bool,
     /// Packages that failed here through no fault of their own since the last success.
-    failures: BTreeSet<Package>,
+    failures: BTreeSet<PackageId>,
 }
 
 impl Clients {
@@ -59,7 +59,7 @@ impl Clients {
     }
 
     /// Records a failure through no fault of the package. Returns whether it disables the client.
-    pub fn record_machine_failure(&mut self, client: usize, package: Package) -> bool {
+    pub fn record_machine_failure(&mut self, client: usize, package: PackageId) -> bool {
         let it = &mut self.clients[client];
         it.failures.insert(package);
         let was_disabled = std::mem::replace(&mut it.disabled, it.failures.len() >= MAX_FAILURES);

@@ -18,7 +18,7 @@ use crate::attempt::runner::{AttemptEvent, Task};
 use crate::config::Stage;
 use crate::freshness::Freshness;
 use crate::package::records::{self, Record};
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// The maximum number of requests per turn of the loop.
 const MAX_REQUESTS: usize = 16;
@@ -67,10 +67,10 @@ impl Control<'_, '_> {
     }
 
     /// Returns the packages with these names, and the unknown names.
-    fn find(&self, words: &[String]) -> (Vec<Package>, Vec<String>) {
+    fn find(&self, words: &[String]) -> (Vec<PackageId>, Vec<String>) {
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
         for word in words {
-            match self.coordinator.plan.named(word) {
+            match self.coordinator.plan.find(word) {
                 Ok(packages) => known.extend(packages),
                 Err(_) => unknown.push(word.clone()),
             }
@@ -79,10 +79,10 @@ impl Control<'_, '_> {
     }
 
     /// Applies a request to each package, or to none if one of them does not exist.
-    fn for_each(&mut self, words: &[String], apply: fn(&mut Self, Package) -> Result<String, String>) -> Response {
+    fn for_each(&mut self, words: &[String], apply: fn(&mut Self, PackageId) -> Result<String, String>) -> Response {
         let mut packages = Vec::new();
         for word in words {
-            match self.coordinator.plan.named(word) {
+            match self.coordinator.plan.find(word) {
                 Ok(named) => packages.extend(named),
                 Err(why) => return Response::refused(why),
             }
@@ -100,17 +100,17 @@ impl Control<'_, '_> {
         answer
     }
 
-    fn name(&self, package: Package) -> String {
+    fn name(&self, package: PackageId) -> String {
         self.coordinator.plan.package(package).name.clone()
     }
 
     /// Excludes a package from this run.
-    fn skip(&mut self, package: Package) -> Result<String, String> {
+    fn skip(&mut self, package: PackageId) -> Result<String, String> {
         let name = self.name(package);
         match self.state(package) {
             State::Open | State::IndirectFailed | State::IndirectPrefailed => {
                 self.set(package, PackageState::SKIPPED);
-                let users = self.coordinator.plan.all_users(&[package]);
+                let users = self.coordinator.plan.all_dependents(&[package]);
                 let open = users.iter().filter(|&&user| self.state(user) == State::Open).count();
                 Ok(format!("{name} is not built in this run, nor are {open} packages that need it"))
             }
@@ -120,7 +120,7 @@ impl Control<'_, '_> {
     }
 
     /// Terminates the running stage of a package, which fails.
-    fn kill(&mut self, package: Package) -> Result<String, String> {
+    fn kill(&mut self, package: PackageId) -> Result<String, String> {
         let name = self.name(package);
         let Some(running) = self.coordinator.running.get(&package) else {
             return Err(format!("{name} is not being built"));
@@ -135,7 +135,7 @@ impl Control<'_, '_> {
     }
 
     fn log(&mut self, word: &str, stage: Option<&str>) -> Response {
-        let running: Vec<Package> = match self.coordinator.plan.named(word) {
+        let running: Vec<PackageId> = match self.coordinator.plan.find(word) {
             Ok(packages) => {
                 packages.into_iter().filter(|package| self.coordinator.running.contains_key(package)).collect()
             }
@@ -151,7 +151,7 @@ impl Control<'_, '_> {
 
     /// Builds packages and their dependents again. `words` are names that are not in the plan; the scan records of their
     /// directories may be in `records`.
-    fn retry(&mut self, packages: &[Package], words: &[String], records: &[u8]) -> Response {
+    fn retry(&mut self, packages: &[PackageId], words: &[String], records: &[u8]) -> Response {
         let fresh = match records::read(records) {
             Ok(fresh) if words.is_empty() || !self.coordinator.sources.is_empty() => fresh,
             Ok(_) => return Response::refused(format!("there is no package '{}'", words.join("', '"))),
@@ -163,7 +163,7 @@ impl Control<'_, '_> {
         };
         let mut wanted = packages.to_vec();
         for word in words {
-            match self.coordinator.plan.named(word) {
+            match self.coordinator.plan.find(word) {
                 Ok(named) => wanted.extend(named),
                 // The merged records stay.
                 Err(why) => {
@@ -178,7 +178,7 @@ impl Control<'_, '_> {
     }
 
     /// Returns a line about the effect of a retry.
-    fn next_step(&self, package: Package) -> String {
+    fn next_step(&self, package: PackageId) -> String {
         let it = self.coordinator.plan.package(package);
         let name = &it.name;
         match it.state() {
@@ -189,7 +189,7 @@ impl Control<'_, '_> {
     }
 
     /// Opens packages and their dependents.
-    fn open(&mut self, packages: &[Package]) {
+    fn open(&mut self, packages: &[PackageId]) {
         for &package in packages {
             match self.state(package) {
                 State::Running => self.request_rebuild(package, None),
@@ -198,11 +198,11 @@ impl Control<'_, '_> {
                     if *self.coordinator.plan.package(package).package_state() != PackageState::SKIPPED => {}
                 _ => {
                     self.set(package, PackageState::Open(Pending::Requested));
-                    self.coordinator.plan.stands(package, Freshness::Stale(REQUESTED.into()));
+                    self.coordinator.plan.set_freshness(package, Freshness::Stale(REQUESTED.into()));
                 }
             }
         }
-        for user in self.coordinator.plan.all_users(packages) {
+        for user in self.coordinator.plan.all_dependents(packages) {
             match self.state(user) {
                 // Failed dependents may have failed because of it.
                 State::Done | State::Failed | State::MachineFailed => self.set(user, PackageState::NEW),
@@ -213,7 +213,7 @@ impl Control<'_, '_> {
     }
 
     /// Requests another build of a running package, with the scan records of its directory if they have changed.
-    fn request_rebuild(&mut self, package: Package, records: Option<Vec<u8>>) {
+    fn request_rebuild(&mut self, package: PackageId, records: Option<Vec<u8>>) {
         if let PackageState::Running(current) = self.coordinator.plan.package(package).package_state().clone() {
             let rebuild = records.or(current.rebuild).or_else(|| Some(Vec::new()));
             self.set(package, PackageState::Running(Current { rebuild, ..current }));
@@ -221,7 +221,7 @@ impl Control<'_, '_> {
     }
 
     /// Reopens the job of a package that is open although its job has just ended.
-    fn reopen(&mut self, package: Package) {
+    fn reopen(&mut self, package: PackageId) {
         match self.coordinator.plan.package(package).package_state().clone() {
             PackageState::Open(Pending::Rebuild(records)) => {
                 let answer = self.retry(&[package], &[], &records);
@@ -236,16 +236,16 @@ impl Control<'_, '_> {
         }
     }
 
-    fn state(&self, package: Package) -> State {
+    fn state(&self, package: PackageId) -> State {
         self.coordinator.plan.package(package).state()
     }
 
-    fn set(&mut self, package: Package, state: PackageState) {
+    fn set(&mut self, package: PackageId, state: PackageState) {
         self.records.extend(self.coordinator.plan.set(package, state));
     }
 
     /// Merges new scan records. Returns the packages whose dependencies changed. An error changes nothing.
-    fn merge_records(&mut self, fresh: &[Record<'_>]) -> Result<Vec<Package>, String> {
+    fn merge_records(&mut self, fresh: &[Record<'_>]) -> Result<Vec<PackageId>, String> {
         let fresh = self.defer_running(fresh);
         if fresh.is_empty() || self.coordinator.sources.is_empty() {
             return Ok(Vec::new());
@@ -256,11 +256,11 @@ impl Control<'_, '_> {
             let record = sources.record(package).ok_or("a record is lost")?;
             let planned = Planned::new(&record, Vec::new()).map_err(|bad| match bad {
                 PlanError::Name(name) => format!("'{}' is no name for a package", String::from_utf8_lossy(&name)),
-                PlanError::Cycle => "packages need each other".into(),
+                PlanError::Cycle => "circular dependencies".into(),
             })?;
             Ok((package, planned))
         });
-        let planned = planned.collect::<Result<Vec<(Package, Planned)>, String>>()?;
+        let planned = planned.collect::<Result<Vec<(PackageId, Planned)>, String>>()?;
         self.coordinator.sources = sources;
         planned.into_iter().for_each(|(package, planned)| self.replace(package, planned, &resolved));
         for &package in &gone {
@@ -272,10 +272,10 @@ impl Control<'_, '_> {
 
     /// Keeps the records of running packages until these have ended; returns the others.
     fn defer_running<'t>(&mut self, fresh: &[Record<'t>]) -> Vec<Record<'t>> {
-        let (mut now, mut later): (_, BTreeMap<Package, Vec<u8>>) = (Vec::new(), BTreeMap::new());
+        let (mut now, mut later): (_, BTreeMap<PackageId, Vec<u8>>) = (Vec::new(), BTreeMap::new());
         for record in fresh {
             let is_it =
-                |package: &&Package| self.coordinator.plan.package(**package).location.as_bytes() == record.location;
+                |package: &&PackageId| self.coordinator.plan.package(**package).location.as_bytes() == record.location;
             match self.coordinator.running.keys().find(is_it) {
                 Some(&package) => later.entry(package).or_default().extend_from_slice(record.text),
                 None => now.push(*record),
@@ -286,7 +286,7 @@ impl Control<'_, '_> {
     }
 
     /// Replaces or adds a package. Its dependencies are set later. A package that keeps its name keeps its state.
-    fn replace(&mut self, package: Package, mut planned: Planned, resolved: &Rewired) {
+    fn replace(&mut self, package: PackageId, mut planned: Planned, resolved: &Rewired) {
         if let Some(why) = resolved.missing.get(&package) {
             planned = planned.excluded(why.clone());
         }
@@ -314,7 +314,7 @@ impl Control<'_, '_> {
     }
 
     /// Sets the dependencies of packages that are not built yet or have changed. Returns these packages.
-    fn rewire(&mut self, changed: &[Package], resolved: &Rewired) -> Vec<Package> {
+    fn rewire(&mut self, changed: &[PackageId], resolved: &Rewired) -> Vec<PackageId> {
         let mut rewired = Vec::new();
         for package in self.coordinator.plan.all() {
             let it = self.coordinator.plan.package(package);
@@ -324,7 +324,7 @@ impl Control<'_, '_> {
             if is_it && it.depends != *depends {
                 let mut planned = it.clone();
                 planned.depends = depends.clone();
-                planned.standing = Freshness::Stale("it needs other packages than before".into());
+                planned.freshness = Freshness::Stale("it needs other packages than before".into());
                 it.depends.iter().for_each(|&needed| self.schedule.remove_dependency(JobId(package), JobId(needed)));
                 self.coordinator.plan.replace(package, planned, true);
                 rewired.push(package);
@@ -336,16 +336,17 @@ impl Control<'_, '_> {
     }
 
     /// Updates the schedule, the database and the view after changes of the plan.
-    fn settle(&mut self, rewired: &[Package]) {
+    fn settle(&mut self, rewired: &[PackageId]) {
         self.records.extend(self.coordinator.plan.update_dependents());
-        let reopened: Vec<Package> = self.coordinator.plan.all().filter(|&package| self.update_job(package)).collect();
+        let reopened: Vec<PackageId> =
+            self.coordinator.plan.all().filter(|&package| self.update_job(package)).collect();
         for &package in reopened.iter().chain(rewired) {
             for needed in self.coordinator.plan.package(package).depends.clone() {
                 self.wait_for(package, needed);
             }
         }
         for &package in &reopened {
-            for user in self.coordinator.plan.users(package).to_vec() {
+            for user in self.coordinator.plan.dependents(package).to_vec() {
                 self.wait_for(user, package);
             }
         }
@@ -372,7 +373,7 @@ impl Control<'_, '_> {
     }
 
     /// Updates the job of a package to its state. Returns whether the job was reopened.
-    fn update_job(&mut self, package: Package) -> bool {
+    fn update_job(&mut self, package: PackageId) -> bool {
         use tanto_exec::schedule::State::{Done, Failed};
         let job = JobId(package);
         match self.state(package) {
@@ -389,7 +390,7 @@ impl Control<'_, '_> {
     }
 
     /// Adds a dependency to the schedule, once.
-    fn wait_for(&mut self, package: Package, needed: Package) {
+    fn wait_for(&mut self, package: PackageId, needed: PackageId) {
         if self.schedule.is_pending(JobId(package)) {
             self.schedule.remove_dependency(JobId(package), JobId(needed));
             self.schedule.add_dependency(JobId(package), JobId(needed), 0);

@@ -50,7 +50,7 @@ pub fn run(config: &Config, word: &str, command: Option<&str>) -> Result<u8, Bul
 }
 
 /// Plans the last run again, and finds the package.
-fn planned(config: &Config, row: &PackageRow) -> Result<(Plan, resolve::Package), BulkError> {
+fn planned(config: &Config, row: &PackageRow) -> Result<(Plan, resolve::PackageId), BulkError> {
     with_presolve(config, |records| {
         let path = config.meta_dir().join(PRESOLVE);
         let depends = depends_of(records).map_err(|error| format!("{}: {error}", path.display()))?;

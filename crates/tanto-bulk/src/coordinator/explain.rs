@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use super::plan::Plan;
 use super::state::State;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// The maximum number of dependencies in the text.
 const MAX_NAMES: usize = 5;
 
 /// Returns lines of text; empty if the package's own state is explanation enough.
-pub fn explain(plan: &Plan, package: Package) -> String {
+pub fn explain(plan: &Plan, package: PackageId) -> String {
     match plan.package(package).state() {
         State::IndirectFailed | State::IndirectPrefailed => failed_dependency(plan, package).unwrap_or_default(),
         State::Open => missing_dependencies(plan, package),
@@ -19,8 +19,8 @@ pub fn explain(plan: &Plan, package: Package) -> String {
 }
 
 /// The shortest chain to a dependency that failed or cannot be built.
-fn failed_dependency(plan: &Plan, package: Package) -> Option<String> {
-    let mut from: Vec<Option<Package>> = vec![None; plan.packages.len()];
+fn failed_dependency(plan: &Plan, package: PackageId) -> Option<String> {
+    let mut from: Vec<Option<PackageId>> = vec![None; plan.packages.len()];
     let mut next = VecDeque::from([package]);
     while let Some(at) = next.pop_front() {
         if plan.package(at).state().is_lost() {
@@ -37,7 +37,7 @@ fn failed_dependency(plan: &Plan, package: Package) -> Option<String> {
     None
 }
 
-fn chain(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) -> String {
+fn chain(plan: &Plan, from: &[Option<PackageId>], package: PackageId, end: PackageId) -> String {
     let back = std::iter::successors(Some(end), |&at| from[at as usize]).take_while(|&at| at != package);
     let mut names: Vec<&str> = back.map(|at| &*plan.package(at).name).collect();
     names.reverse();
@@ -45,14 +45,14 @@ fn chain(plan: &Plan, from: &[Option<Package>], package: Package, end: Package) 
     let why = if it.why().is_empty() { String::new() } else { format!(": {}", it.why()) };
     let verb = match it.state() {
         State::Failed => "failed",
-        State::MachineFailed => "failed for no fault of its own",
+        State::MachineFailed => "had a machine failure",
         State::NeedsRoot => "needs root",
         _ => "cannot be built",
     };
     format!("  it needs {}, which {verb}{why}\n", names.join(", which needs "))
 }
 
-fn missing_dependencies(plan: &Plan, package: Package) -> String {
+fn missing_dependencies(plan: &Plan, package: PackageId) -> String {
     let it = plan.package(package);
     let missing: Vec<&super::plan::Planned> =
         it.depends.iter().map(|&needed| plan.package(needed)).filter(|it| it.state() != State::Done).collect();
@@ -83,7 +83,7 @@ mod tests {
                 why: why.into(),
             })
             .collect();
-        Plan::of_rows(&rows, &[(1, 0), (2, 1), (3, 2), (3, 0)])
+        Plan::from_rows(&rows, &[(1, 0), (2, 1), (3, 2), (3, 0)])
     }
 
     #[test]

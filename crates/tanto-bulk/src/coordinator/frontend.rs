@@ -22,7 +22,7 @@ use super::state::{PackageState, Pending, State, StateRecord, Success};
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::runner::{AttemptEvent, Task};
 use crate::config::Stage;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// The state of a bulk build.
 pub struct Coordinator<'a> {
@@ -39,9 +39,9 @@ pub struct Coordinator<'a> {
     pub estimator: TimeLeftEstimator,
     /// When the build began.
     pub begun_ms: i64,
-    pub running: BTreeMap<Package, Running>,
+    pub running: BTreeMap<PackageId, Running>,
     /// Packages that are open again although their job has just ended in the schedule.
-    pub reopened: Vec<Package>,
+    pub reopened: Vec<PackageId>,
     /// State counts changed since the view got them; the time of that, in milliseconds.
     pub counts_changed: bool,
     pub counts_sent_ms: i64,
@@ -88,16 +88,16 @@ impl Coordinator<'_> {
     }
 
     /// Returns whether the package would need other users, of which there are none.
-    fn needs_other_users(&self, package: Package) -> bool {
+    fn needs_other_users(&self, package: PackageId) -> bool {
         self.settings.one_user && !self.plan.package(package).usergroup_phase.is_empty()
     }
 
     /// Sets the state of a package that is not built: it is up to date, or cannot be built here.
-    fn finish_without_attempt(&mut self, package: Package) -> Vec<StateRecord> {
+    fn finish_without_attempt(&mut self, package: PackageId) -> Vec<StateRecord> {
         if self.plan.package(package).state() != State::Open {
             return Vec::new();
         }
-        if self.plan.due(package).is_none() {
+        if self.plan.build_reason(package).is_none() {
             self.record_options(package, false);
             return self.end(package, PackageState::Done(Success::UpToDate));
         }
@@ -109,7 +109,7 @@ impl Coordinator<'_> {
 
     /// Journals changes of states and sends the view changes of the set of planned packages. Returns the packages that
     /// left it because of a dependency.
-    pub fn publish(&mut self, records: &[StateRecord], schedule: &Schedule, view: &mut dyn View) -> Vec<Package> {
+    pub fn publish(&mut self, records: &[StateRecord], schedule: &Schedule, view: &mut dyn View) -> Vec<PackageId> {
         self.record_states(records);
         let mut lost = Vec::new();
         for StateRecord { package, from, state } in records {
@@ -135,9 +135,9 @@ impl Coordinator<'_> {
     }
 
     /// Tells the schedule the resources that a package is expected to need.
-    pub fn tell_needs(&self, package: Package, schedule: &mut Schedule) {
+    pub fn tell_needs(&self, package: PackageId, schedule: &mut Schedule) {
         let job = JobId(package);
-        self.plan.package(package).expected().tell(schedule, job, schedule.cost(job).wall_ms);
+        self.plan.package(package).expected().apply(schedule, job, schedule.cost(job).wall_ms);
     }
 
     fn wait_for_disk_space(&self) -> Result<(), Fatal> {
@@ -170,7 +170,7 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         let name = it.name.clone().into_bytes();
         let command = it.location.clone().into_bytes();
         let info = JobInfo { command, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
-        let Some(why) = self.plan.due(package).filter(|_| !self.needs_other_users(package)) else {
+        let Some(why) = self.plan.build_reason(package).filter(|_| !self.needs_other_users(package)) else {
             return Ok(Start::NoOp(info));
         };
         let (failures, excluded) = match *it.package_state() {

@@ -1,5 +1,5 @@
-//! Installs a package file: takes it over from where it was made, computes its digest, passes it to the hook
-//! `sync_package` and moves it to its place, atomically and durably.
+//! Installs a package file: copies or moves it, computes its digest, runs the hook `sync_package` and renames it
+//! atomically and durably.
 
 use std::fs;
 use std::io::{self, Seek};
@@ -9,19 +9,19 @@ use crate::attempt::distfiles::atomic_move;
 use crate::package::digest::sha512;
 use crate::shell::{code, options, run, values};
 
-/// The installation of one file.
+/// An installation of one package file.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Delivery {
-    /// The file, where others could write to it.
+pub struct PackageInstall {
+    /// The file, still writable by others.
     pub from: PathBuf,
-    /// Its temporary name beside its place.
+    /// The temporary name in the directory of `place`.
     pub new: PathBuf,
-    /// Its place.
+    /// The final path.
     pub place: PathBuf,
     /// The file for its SHA512 digest, in hex.
     pub digest: PathBuf,
-    /// A shell line that runs before the file gets its place, with `new`, the package's name, its categories and the suffix. If it
-    /// fails, the file is removed. Empty: no hook.
+    /// A shell line that runs before the rename, with `new`, PKGNAME, CATEGORIES and the suffix. If it fails, the file is
+    /// removed. Empty: no hook.
     pub hook: String,
     /// PKGNAME.
     pub name: String,
@@ -31,7 +31,7 @@ pub struct Delivery {
     pub suffix: String,
 }
 
-impl Delivery {
+impl PackageInstall {
     /// Encodes the fields as options of a command line.
     pub fn words(&self) -> String {
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();
@@ -48,13 +48,13 @@ impl Delivery {
     }
 
     /// Decodes such options.
-    pub fn read(words: &[Vec<u8>]) -> Option<Delivery> {
+    pub fn read(words: &[Vec<u8>]) -> Option<PackageInstall> {
         let [from, new, place, digest, hook, name, categories, suffix] =
             values(words, ["from", "new", "place", "digest", "hook", "name", "categories", "suffix"])?;
         let paths = [from, new, place, digest].map(PathBuf::from);
         let is_whole = paths.iter().all(|path| path.is_absolute());
         let [from, new, place, digest] = paths;
-        is_whole.then_some(Delivery { from, new, place, digest, hook, name, categories, suffix })
+        is_whole.then_some(PackageInstall { from, new, place, digest, hook, name, categories, suffix })
     }
 
     /// Installs the file. Returns the exit code of the hook if that failed, or 0.
@@ -64,7 +64,7 @@ impl Delivery {
     }
 
     fn install(&self) -> io::Result<i32> {
-        // It stays open, and so locked, until it has its place.
+        // It stays open, and so locked, until the rename.
         let mut content = atomic_move::move_file(&self.from, &self.new, true)?;
         content.rewind()?;
         let digest = sha512(&mut content)?;
@@ -73,7 +73,7 @@ impl Delivery {
             let new = self.new.to_string_lossy();
             let status = run(&self.hook, "sync_package", &[&new, &self.name, &self.categories, &self.suffix])?;
             if !status.success() {
-                println!("tanto: sync_package does not take {}: {status}", self.name);
+                println!("tanto: sync_package refused {}: {status}", self.name);
                 self.remove_new();
                 return Ok(code(status));
             }
@@ -95,10 +95,9 @@ mod tests {
     use crate::shell::tests::words;
     use tanto_testing::Scratch;
 
-    /// A delivery of a file with this content.
-    fn delivery(place: &Scratch, text: &str, hook: &str) -> Delivery {
+    fn install(place: &Scratch, text: &str, hook: &str) -> PackageInstall {
         place.write("made/file", text);
-        Delivery {
+        PackageInstall {
             from: place.at("made/file"),
             new: place.at("all/new"),
             place: place.at("all/place"),
@@ -112,20 +111,20 @@ mod tests {
 
     #[test]
     fn options_are_decoded_as_they_were_encoded() {
-        let place = Scratch::new("delivery-words");
-        let it = delivery(&place, "", "it's \"new\"");
-        assert_eq!(Delivery::read(&words(&it.words())), Some(it.clone()));
-        assert_eq!(Delivery::read(&words(&Delivery { place: "place".into(), ..it }.words())), None);
+        let place = Scratch::new("install-artifact-words");
+        let it = install(&place, "", "it's \"new\"");
+        assert_eq!(PackageInstall::read(&words(&it.words())), Some(it.clone()));
+        assert_eq!(PackageInstall::read(&words(&PackageInstall { place: "place".into(), ..it }.words())), None);
     }
 
     #[test]
     fn file_gets_its_place_and_digest() {
-        let place = Scratch::new("delivery");
+        let place = Scratch::new("install-artifact");
         let hook =
             format!("echo \"$2$4 ($3)\" $(cat \"$1\") $(test -e {0}/all/place; echo $?) >{0}/seen", place.text());
         // Left by a killed build.
         place.write("all/new", "older");
-        assert_eq!(delivery(&place, "whole\n", &hook).run().unwrap(), 0);
+        assert_eq!(install(&place, "whole\n", &hook).run().unwrap(), 0);
         let text = |name: &str| fs::read_to_string(place.at(name)).unwrap();
         assert_eq!((&*text("all/place"), &*text("seen")), ("whole\n", "p-1.tgz (a b) whole 1\n"));
         assert_eq!(text("digest"), sha512(&mut &b"whole\n"[..]).unwrap());
@@ -134,10 +133,10 @@ mod tests {
 
     #[test]
     fn failure_keeps_the_old_file() {
-        let place = Scratch::new("delivery-failure");
+        let place = Scratch::new("install-artifact-failure");
         place.write("all/place", "older");
-        assert_eq!(delivery(&place, "whole", "exit 4").run().unwrap(), 4);
-        let it = delivery(&place, "whole", "");
+        assert_eq!(install(&place, "whole", "exit 4").run().unwrap(), 4);
+        let it = install(&place, "whole", "");
         fs::remove_file(&it.from).unwrap();
         assert!(it.run().is_err(), "there is none");
         std::os::unix::fs::symlink(place.at("all/place"), &it.from).unwrap();
@@ -148,8 +147,8 @@ mod tests {
 
     #[test]
     fn other_hard_links_cannot_change_it() {
-        let place = Scratch::new("delivery-other");
-        let it = delivery(&place, "whole", "");
+        let place = Scratch::new("install-artifact-other");
+        let it = install(&place, "whole", "");
         fs::hard_link(&it.from, place.at("made/other")).unwrap();
         assert_eq!(it.run().unwrap(), 0);
         place.write("made/other", "changed");

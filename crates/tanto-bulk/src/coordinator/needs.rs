@@ -9,7 +9,7 @@ use tanto_record::database::CostRow;
 use super::plan::{Plan, Planned};
 use crate::attempt::build_settings::ScratchMemory;
 use crate::package::name::Name;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// Memory and disk usage of a build; 0: unknown.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -36,7 +36,7 @@ impl ResourceNeeds {
     }
 
     /// Tells the schedule, for a job with this estimate.
-    pub fn tell(self, schedule: &mut Schedule, job: JobId, wall_ms: u32) {
+    pub fn apply(self, schedule: &mut Schedule, job: JobId, wall_ms: u32) {
         let memory_kib = u32::try_from(self.memory_kib).unwrap_or(u32::MAX);
         schedule.set_cost(job, job::Cost { wall_ms, memory_kib, ..job::Cost::default() });
         schedule.set_disk_need(job, self.disk_kib);
@@ -52,7 +52,7 @@ impl Planned {
 
 impl Plan {
     /// Makes a package write on the disk from now on. `used` is a lower bound of its needs.
-    pub fn write_on_disk(&mut self, package: Package, used: ResourceNeeds) {
+    pub fn write_on_disk(&mut self, package: PackageId, used: ResourceNeeds) {
         let it = &mut self.packages[package as usize];
         it.on_disk = true;
         it.needs.memory_kib = it.needs.memory_kib.max(used.memory_kib);
@@ -136,7 +136,7 @@ mod tests {
             let (client, why) = (String::new(), String::new());
             let attempt =
                 AttemptRow { job: 0, attempt: 1, client, began_ms: 0, ended_ms: Some(1), outcome: outcome.into(), why };
-            plan.tried(&[attempt]);
+            plan.restore_attempts(&[attempt]);
             plan.expect_needs(&[cost("lib-1", 1, 100, 800)], Some(ScratchMemory { size: 1000 << 10, limit: None }));
             plan.package(0).on_disk
         };

@@ -4,16 +4,16 @@ use tanto_record::database::Change;
 
 use super::plan::Plan;
 use super::state::{PackageState, Pending, State, StateRecord};
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// Reopens packages and those that were built with them.
-pub fn retry(plan: &Plan, packages: &[Package]) -> Vec<Change> {
+pub fn retry(plan: &Plan, packages: &[PackageId]) -> Vec<Change> {
     let mut now = plan.clone();
     let mut records: Vec<StateRecord> = Vec::new();
     for &package in packages {
         records.extend(now.set(package, PackageState::Open(Pending::Requested)));
     }
-    for user in plan.all_users(packages) {
+    for user in plan.all_dependents(packages) {
         if matches!(plan.package(user).state(), State::Done | State::Failed) {
             records.extend(now.set(user, PackageState::NEW));
         }
@@ -22,7 +22,7 @@ pub fn retry(plan: &Plan, packages: &[Package]) -> Vec<Change> {
 }
 
 /// Excludes packages from the run that is resumed next. An error names one that is done or has failed.
-pub fn skip(plan: &Plan, packages: &[Package]) -> Result<Vec<Change>, String> {
+pub fn skip(plan: &Plan, packages: &[PackageId]) -> Result<Vec<Change>, String> {
     let mut now = plan.clone();
     let mut records: Vec<StateRecord> = Vec::new();
     for &package in packages {
@@ -61,7 +61,7 @@ mod tests {
                 why: String::new(),
             })
             .collect();
-        Plan::of_rows(&rows, &[(1, 0), (2, 1)])
+        Plan::from_rows(&rows, &[(1, 0), (2, 1)])
     }
 
     fn told(changes: &[Change]) -> Vec<(u32, &str, &str)> {

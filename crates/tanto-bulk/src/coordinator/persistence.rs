@@ -13,7 +13,7 @@ use super::state::StateRecord;
 use crate::attempt::build_settings::BuildSettings;
 use crate::freshness::{Content, PackageFiles};
 use crate::package::ALL;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 impl Coordinator<'_> {
     /// Converts a time of the clock to milliseconds since 1970.
@@ -27,13 +27,13 @@ impl Coordinator<'_> {
     }
 
     /// Records a package whose name or dependencies have changed.
-    pub(super) fn record_package(&mut self, package: Package) {
+    pub(super) fn record_package(&mut self, package: PackageId) {
         self.counts_changed = true;
         self.plan.rows_of(package).for_each(|change| self.journal.record(change));
     }
 
     /// Records the beginning of the running attempt or, with an outcome, its end.
-    pub(super) fn record_attempt(&mut self, package: Package, ended_ms: Option<i64>, outcome: &str, why: &str) {
+    pub(super) fn record_attempt(&mut self, package: PackageId, ended_ms: Option<i64>, outcome: &str, why: &str) {
         let current = self.current(package);
         let row = AttemptRow {
             job: package,
@@ -47,7 +47,7 @@ impl Coordinator<'_> {
         self.journal.record(Change::Attempt(row));
     }
 
-    pub(super) fn record_stage(&mut self, package: Package, it: StageResult) {
+    pub(super) fn record_stage(&mut self, package: PackageId, it: StageResult) {
         let after_ms = i64::try_from(it.after_ms).unwrap_or(i64::MAX);
         self.journal.record(Change::Stage(StageRow {
             job: package,
@@ -66,7 +66,7 @@ impl Coordinator<'_> {
     }
 
     /// Records the resources that a successful attempt used.
-    pub(super) fn record_cost(&mut self, package: Package, result: &AttemptResult) {
+    pub(super) fn record_cost(&mut self, package: PackageId, result: &AttemptResult) {
         let it = self.plan.package(package);
         let now_ms = self.clock.now_ms();
         self.journal.record(Change::Cost(CostRow {
@@ -82,7 +82,7 @@ impl Coordinator<'_> {
 
     /// Compares the content of a package that was built with that before; if it is known to be the same, nothing else is
     /// built because of it.
-    pub(super) fn record_content(&mut self, package: Package) {
+    pub(super) fn record_content(&mut self, package: PackageId) {
         let BuildSettings { pkgsrc, packages, suffix, .. } = self.settings;
         let files = PackageFiles { pkgsrc, packages, suffix, contents: true };
         let it = self.plan.package(package);
@@ -92,20 +92,20 @@ impl Coordinator<'_> {
                 let (name, written_ns, since_ns) = (it.name.clone(), *written_ns, *since_ns);
                 self.journal.record(Change::Content { name, written_ns, since_ns });
             }
-            _ => self.plan.built(package),
+            _ => self.plan.mark_rebuilt(package),
         }
-        self.plan.holds(package, renewed);
+        self.plan.set_content(package, renewed);
     }
 
     /// Records the options of a finished package. `is_new`: it was built with them now.
-    pub(super) fn record_options(&mut self, package: Package, is_new: bool) {
+    pub(super) fn record_options(&mut self, package: PackageId, is_new: bool) {
         if let Some(change) = self.plan.package(package).options_row(is_new) {
             self.journal.record(change);
         }
     }
 
     /// Records the size and the digest of an installed package.
-    pub(super) fn record_file(&mut self, package: Package) {
+    pub(super) fn record_file(&mut self, package: PackageId) {
         let Ok(digest) = fs::read_to_string(self.digest_file(package)) else { return };
         let name = self.plan.package(package).name.clone();
         let path = format!("{ALL}/{name}{}", self.settings.suffix);

@@ -25,7 +25,7 @@ use crate::freshness::{Ages, PackageFiles};
 use crate::package::input_file::InputFile;
 use crate::package::records::{self, Record};
 use crate::resolve::meta_dir::resolved_depends;
-use crate::resolve::{Package, messages, resolve};
+use crate::resolve::{PackageId, messages, resolve};
 use crate::tree::scan::{self, Scan, ScanReport};
 
 /// Where the packages to build come from.
@@ -39,9 +39,9 @@ pub enum PackageSource {
 /// The packages to build and their dependencies.
 pub struct PackageSet<'t> {
     pub records: Vec<Record<'t>>,
-    pub depends: Vec<Vec<Package>>,
+    pub depends: Vec<Vec<PackageId>>,
     /// Packages with missing dependencies, and a description of those.
-    lacking: Vec<(Package, String)>,
+    lacking: Vec<(PackageId, String)>,
 }
 
 impl PackageSource {
@@ -99,7 +99,7 @@ fn resolved(report: &ScanReport, ignore_missing: bool) -> Result<PackageSet<'_>,
         .into());
     }
     let (chosen, records, depends) = resolution.chosen(&all);
-    let index = |package: Package| chosen.binary_search(&package).ok().map(|at| at as Package);
+    let index = |package: PackageId| chosen.binary_search(&package).ok().map(|at| at as PackageId);
     let lacking = lacking.into_iter().filter_map(|(package, why)| Some((index(package)?, why))).collect();
     Ok(PackageSet { records, depends, lacking })
 }
@@ -108,7 +108,7 @@ impl PackageSet<'_> {
     /// Makes a plan as if nothing was built yet.
     pub fn plan(&self) -> Result<Plan, BulkError> {
         let mut plan = Plan::new(&self.records, &self.depends)?;
-        self.lacking.iter().for_each(|(package, why)| plan.lacks(*package, why.clone()));
+        self.lacking.iter().for_each(|(package, why)| plan.exclude(*package, why.clone()));
         Ok(plan)
     }
 }

@@ -19,7 +19,7 @@ use crate::estimate::Estimate;
 use crate::freshness::{Content, Freshness};
 use crate::package::options;
 use crate::package::records::Record;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// A package of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,26 +32,26 @@ pub struct Planned {
     pub arguments: Vec<String>,
     /// CATEGORIES.
     pub categories: String,
-    /// BOOTSTRAP_PKG: it may be installed already, and is not installed as a test.
+    /// BOOTSTRAP_PKG: may be installed already; there is no test installation.
     pub bootstrap: bool,
-    /// USE_DESTDIR is `user-destdir`: it is installed as the unprivileged user.
+    /// USE_DESTDIR is `user-destdir`: the unprivileged user installs it.
     pub user_destdir: bool,
     /// USERGROUP_PHASE.
     pub usergroup_phase: String,
-    /// The options that it is built with (`options`); empty if unknown.
+    /// Options for this build (see `package::options`); empty if unknown.
     pub options: String,
-    pub depends: Vec<Package>,
+    pub depends: Vec<PackageId>,
     /// Changed only by `Plan::set`.
     state: PackageState,
-    /// Whether the existing package file is up to date.
-    pub standing: Freshness,
-    /// The content of its file, if needed for a comparison.
+    /// Freshness of the existing package file.
+    pub freshness: Freshness,
+    /// Content of the existing package file, for a comparison after the build.
     pub content: Option<Content>,
-    /// It was built in this run.
+    /// Built in this run.
     pub is_new: bool,
-    /// Resources that it is known to need.
+    /// Resources used by earlier builds.
     pub needs: ResourceNeeds,
-    /// It writes on the disk even if others write in memory.
+    /// Builds on the disk even if others build in memory.
     pub on_disk: bool,
     /// Attempts in this run.
     pub attempts: u32,
@@ -62,16 +62,16 @@ pub struct Planned {
 pub struct Plan {
     pub packages: Vec<Planned>,
     /// Dependents of each package.
-    users: Vec<Vec<Package>>,
+    dependents: Vec<Vec<PackageId>>,
 }
 
 /// Why packages cannot be planned.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum PlanError {
-    /// Not UTF-8, or it could lead out of its directory.
+    /// Not UTF-8, or a path out of its directory.
     #[error("'{}' is not a valid name of a package or its directory", String::from_utf8_lossy(.0))]
     Name(Vec<u8>),
-    #[error("packages need each other: run 'tanto bulk resolve' to see which")]
+    #[error("circular dependencies: run 'tanto bulk resolve' to list them")]
     Cycle,
 }
 
@@ -84,14 +84,14 @@ impl From<PlanError> for BulkError {
 impl Plan {
     /// Plans the packages of a resolved scan. Packages with a reason not to build them are excluded, with their
     /// dependents.
-    pub fn new(records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<Plan, PlanError> {
+    pub fn new(records: &[Record<'_>], depends: &[Vec<PackageId>]) -> Result<Plan, PlanError> {
         let planned = records.iter().zip(depends).map(|(record, depends)| Planned::new(record, depends.clone()));
         let packages = planned.collect::<Result<Vec<Planned>, PlanError>>()?;
-        let mut users = vec![Vec::new(); packages.len()];
+        let mut dependents = vec![Vec::new(); packages.len()];
         for (package, it) in (0..).zip(&packages) {
-            it.depends.iter().for_each(|&needed| users[needed as usize].push(package));
+            it.depends.iter().for_each(|&needed| dependents[needed as usize].push(package));
         }
-        let mut plan = Plan { packages, users };
+        let mut plan = Plan { packages, dependents };
         for package in plan.all() {
             if plan.package(package).state() == State::Prefailed {
                 plan.fail_dependents(package);
@@ -100,30 +100,30 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Restores the states and dependencies of a run from the database. Nothing else is known of these packages.
-    pub fn of_rows(rows: &[database::PackageRow], edges: &[(Package, Package)]) -> Plan {
-        let mut packages: Vec<Planned> = rows.iter().map(Planned::of_row).collect();
-        let mut users = vec![Vec::new(); packages.len()];
+    /// Restores states and dependencies from the database. All other fields are empty.
+    pub fn from_rows(rows: &[database::PackageRow], edges: &[(PackageId, PackageId)]) -> Plan {
+        let mut packages: Vec<Planned> = rows.iter().map(Planned::from_row).collect();
+        let mut dependents = vec![Vec::new(); packages.len()];
         let count = packages.len();
         for &(package, needed) in edges.iter().filter(|&&(a, b)| (a as usize) < count && (b as usize) < count) {
             packages[package as usize].depends.push(needed);
-            users[needed as usize].push(package);
+            dependents[needed as usize].push(package);
         }
-        Plan { packages, users }
+        Plan { packages, dependents }
     }
 
-    pub fn all(&self) -> std::ops::Range<Package> {
-        0..self.packages.len() as Package
+    pub fn all(&self) -> std::ops::Range<PackageId> {
+        0..self.packages.len() as PackageId
     }
 
-    pub fn package(&self, package: Package) -> &Planned {
+    pub fn package(&self, package: PackageId) -> &Planned {
         &self.packages[package as usize]
     }
 
     /// Returns all direct and indirect dependencies.
-    pub fn needed(&self, package: Package) -> Vec<Package> {
+    pub fn all_dependencies(&self, package: PackageId) -> Vec<PackageId> {
         let mut seen = HashSet::from([package]);
-        let mut needed: Vec<Package> = Vec::new();
+        let mut needed: Vec<PackageId> = Vec::new();
         let mut next = 0;
         let mut at = Some(package);
         while let Some(user) = at {
@@ -135,45 +135,45 @@ impl Plan {
     }
 
     /// Changes a package's state; `None` if it is the same.
-    pub fn set(&mut self, package: Package, state: PackageState) -> Option<StateRecord> {
+    pub fn set(&mut self, package: PackageId, state: PackageState) -> Option<StateRecord> {
         self.packages[package as usize].state.set(package, state)
     }
 
-    pub fn stands(&mut self, package: Package, standing: Freshness) {
-        self.packages[package as usize].standing = standing;
+    pub fn set_freshness(&mut self, package: PackageId, freshness: Freshness) {
+        self.packages[package as usize].freshness = freshness;
     }
 
     /// Makes packages stale that were built with other options. `before`: the options by PKGNAME.
     pub fn compare_options(&mut self, before: &HashMap<String, String>) {
         for package in self.all() {
             let it = self.package(package);
-            let is_open = it.state() == State::Open && it.standing == Freshness::Unknown && !it.options.is_empty();
+            let is_open = it.state() == State::Open && it.freshness == Freshness::Unknown && !it.options.is_empty();
             let before = before.get(&it.name).filter(|_| is_open);
             if let Some(why) = before.and_then(|before| options::difference(before, &it.options)) {
-                self.stands(package, Freshness::Stale(why));
+                self.set_freshness(package, Freshness::Stale(why));
             }
         }
     }
 
     /// Returns rows with the options of finished packages, for those that have none.
-    pub fn options(&self) -> impl Iterator<Item = Change> {
+    pub fn option_rows(&self) -> impl Iterator<Item = Change> {
         let done = self.packages.iter().filter(|it| it.state() == State::Done);
         done.filter_map(|it| it.options_row(false))
     }
 
-    pub fn holds(&mut self, package: Package, content: Option<Content>) {
+    pub fn set_content(&mut self, package: PackageId, content: Option<Content>) {
         self.packages[package as usize].content = content;
     }
 
     /// Returns the number of the next attempt at a package.
-    pub fn next_attempt(&mut self, package: Package) -> u32 {
+    pub fn next_attempt(&mut self, package: PackageId) -> u32 {
         let it = &mut self.packages[package as usize];
         it.attempts += 1;
         it.attempts
     }
 
-    /// Takes over attempts of an interrupted build. Packages with a machine failure write on the disk.
-    pub fn tried(&mut self, attempts: &[database::AttemptRow]) {
+    /// Restores attempt counts of an interrupted build. Packages with a machine failure write to the disk.
+    pub fn restore_attempts(&mut self, attempts: &[database::AttemptRow]) {
         for it in attempts {
             if let Some(package) = self.packages.get_mut(it.job as usize) {
                 package.attempts = package.attempts.max(it.attempt);
@@ -182,12 +182,12 @@ impl Plan {
         }
     }
 
-    /// Returns the specification of an attempt. `is_last`: there is no other one after a failure that is the machine's fault.
-    pub fn attempt_spec(&self, package: Package, settings: &BuildSettings, is_last: bool) -> AttemptSpec {
+    /// Returns the specification of an attempt. `is_last`: a machine failure is final.
+    pub fn attempt_spec(&self, package: PackageId, settings: &BuildSettings, is_last: bool) -> AttemptSpec {
         let it = self.package(package);
-        let name = |&package: &Package| self.package(package).name.clone();
+        let name = |&package: &PackageId| self.package(package).name.clone();
         // Only sandboxes get indirect dependencies without pkg_add.
-        let indirect = if settings.sandbox.is_some() { self.needed(package) } else { Vec::new() };
+        let indirect = if settings.sandbox.is_some() { self.all_dependencies(package) } else { Vec::new() };
         AttemptSpec {
             attempt: it.attempts,
             name: it.name.clone(),
@@ -208,14 +208,14 @@ impl Plan {
         }
     }
 
-    /// A package was built: packages that were built with its old version are stale.
-    pub fn built(&mut self, package: Package) {
+    /// Marks a package as rebuilt: packages that were built with its old version are stale.
+    pub fn mark_rebuilt(&mut self, package: PackageId) {
         self.packages[package as usize].is_new = true;
     }
 
     /// Returns the reason for building a package; empty if unknown, `None` if it is up to date.
-    pub fn due(&self, package: Package) -> Option<String> {
-        match &self.package(package).standing {
+    pub fn build_reason(&self, package: PackageId) -> Option<String> {
+        match &self.package(package).freshness {
             Freshness::Unknown => Some(String::new()),
             Freshness::Stale(why) => Some(why.clone()),
             Freshness::UpToDate(built_with) => {
@@ -226,24 +226,25 @@ impl Plan {
     }
 
     /// Returns all packages in topological order.
-    pub fn chain(&self) -> Result<Vec<Package>, PlanError> {
-        let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(PlanError::Cycle)?;
+    pub fn topological_order(&self) -> Result<Vec<PackageId>, PlanError> {
+        let chain = simulate::topological_order(self.packages.len(), |it| &self.package(it).depends[..])
+            .ok_or(PlanError::Cycle)?;
         Ok(chain.into_iter().map(|JobId(package)| package).collect())
     }
 
     /// Excludes a package and its dependents.
-    pub fn lacks(&mut self, package: Package, why: String) {
+    pub fn exclude(&mut self, package: PackageId, why: String) {
         if self.package(package).state() != State::Prefailed {
             self.set(package, PackageState::Prefailed(Exclusion::Because(why)));
             self.fail_dependents(package);
         }
     }
 
-    /// Excludes packages that need other users, and their dependents, where there is only one user.
-    pub fn only_one_user(&mut self) {
+    /// Excludes packages that need several users, and their dependents, for a build with only one.
+    pub fn exclude_multi_user(&mut self) {
         for package in self.all() {
             let it = self.package(package);
-            let is_due = it.state() == State::Open && !matches!(it.standing, Freshness::UpToDate(_));
+            let is_due = it.state() == State::Open && !matches!(it.freshness, Freshness::UpToDate(_));
             if is_due && !it.usergroup_phase.is_empty() {
                 self.set(package, PackageState::NeedsRoot(State::OTHER_USERS.into()));
                 self.fail_dependents(package);
@@ -251,13 +252,13 @@ impl Plan {
         }
     }
 
-    /// Fails the open direct and indirect dependents of a package that will not be there.
-    pub fn fail_dependents(&mut self, package: Package) -> Vec<StateRecord> {
+    /// Fails the open direct and indirect dependents of a lost package.
+    pub fn fail_dependents(&mut self, package: PackageId) -> Vec<StateRecord> {
         let state = self.state_of_dependents(package);
         let mut records: Vec<StateRecord> = Vec::new();
         let mut lost = VecDeque::from([package]);
         while let Some(package) = lost.pop_front() {
-            for user in self.users[package as usize].clone() {
+            for user in self.dependents[package as usize].clone() {
                 if self.package(user).state() == State::Open {
                     records.extend(self.set(user, state.clone()));
                     lost.push_back(user);
@@ -267,20 +268,20 @@ impl Plan {
         records
     }
 
-    /// Returns the state of dependents of a package that will not be there.
-    fn state_of_dependents(&self, package: Package) -> PackageState {
+    /// Returns the state of dependents of a lost package.
+    fn state_of_dependents(&self, package: PackageId) -> PackageState {
         let it = self.package(package);
         let why = |verb: &str| format!("it needs {}, which {verb}", it.name);
         match it.state() {
             State::Prefailed | State::IndirectPrefailed => PackageState::IndirectPrefailed(why("cannot be built")),
             State::NeedsRoot => PackageState::IndirectPrefailed(why("needs root")),
-            State::MachineFailed => PackageState::IndirectFailed(why("failed for no fault of its own")),
+            State::MachineFailed => PackageState::IndirectFailed(why("had a machine failure")),
             _ => PackageState::IndirectFailed(why("failed")),
         }
     }
 
-    /// Takes over states of an unfinished build, by name: packages that are done or failed are not built again, except
-    /// after machine failures.
+    /// Restores the states of an unfinished build, by name. Done and failed packages are not built again, except after
+    /// machine failures.
     pub fn resume(&mut self, state: impl Fn(&str) -> Option<PackageState>) {
         for package in self.all() {
             let Some(state) = state(&self.package(package).name) else { continue };
@@ -311,7 +312,7 @@ impl Plan {
         self.all().flat_map(|package| {
             let it = self.package(package);
             let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
-            let due = match &it.standing {
+            let due = match &it.freshness {
                 Freshness::Stale(why) if it.state() == State::Open => Some(Change::Due { package, why: why.clone() }),
                 _ => None,
             };
@@ -320,7 +321,7 @@ impl Plan {
     }
 
     /// Returns the estimates of open packages as rows of the database.
-    pub fn expected<'a>(&'a self, estimates: &'a [Estimate]) -> impl Iterator<Item = Change> + 'a {
+    pub fn estimate_rows<'a>(&'a self, estimates: &'a [Estimate]) -> impl Iterator<Item = Change> + 'a {
         let open = self.all().zip(estimates).filter(|&(package, _)| self.package(package).state() == State::Open);
         open.map(|(package, it)| {
             Change::Expected(database::EstimateRow { package, wall_ms: it.ms, basis: it.basis.name().into() })
@@ -334,20 +335,21 @@ impl Plan {
             let wanted = package.state() == State::Open;
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted });
         }
-        let chain = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]).ok_or(PlanError::Cycle)?;
+        let chain = simulate::topological_order(self.packages.len(), |it| &self.package(it).depends[..])
+            .ok_or(PlanError::Cycle)?;
         for (package, &ms) in self.all().zip(times) {
             for &needed in &self.package(package).depends {
                 schedule.add_dependency(JobId(package), JobId(needed), 0);
             }
             let wall_ms = u32::try_from(ms).unwrap_or(u32::MAX);
-            self.package(package).expected().tell(&mut schedule, JobId(package), wall_ms);
+            self.package(package).expected().apply(&mut schedule, JobId(package), wall_ms);
         }
         schedule.prioritize(&chain, Order::Critical);
         Ok(schedule)
     }
 }
 
-fn row(package: Package, it: &Planned) -> Change {
+fn row(package: PackageId, it: &Planned) -> Change {
     let (name, location, why) = (it.name.clone(), it.location.clone(), it.why().to_owned());
     Change::Package(database::PackageRow {
         package,
@@ -384,7 +386,7 @@ impl Planned {
         (!options.is_empty()).then_some(Change::Options { name, options, is_new })
     }
 
-    fn of_row(row: &database::PackageRow) -> Planned {
+    fn from_row(row: &database::PackageRow) -> Planned {
         Planned {
             name: row.name.clone(),
             location: row.location.clone(),
@@ -396,7 +398,7 @@ impl Planned {
             options: String::new(),
             depends: Vec::new(),
             state: PackageState::restore(State::named(&row.state).unwrap_or(State::Open), &row.why),
-            standing: Freshness::Unknown,
+            freshness: Freshness::Unknown,
             content: None,
             is_new: false,
             needs: ResourceNeeds::default(),
@@ -406,12 +408,12 @@ impl Planned {
     }
 
     /// Reads a package's record. Fails if a name is not safe.
-    pub fn new(record: &Record<'_>, depends: Vec<Package>) -> Result<Planned, PlanError> {
+    pub fn new(record: &Record<'_>, depends: Vec<PackageId>) -> Result<Planned, PlanError> {
         let text = |variable| String::from_utf8_lossy(record.value(variable).unwrap_or_default()).trim().to_owned();
         let reason = ["PKG_SKIP_REASON", "PKG_FAIL_REASON"].map(text).into_iter().find(|reason| !reason.is_empty());
         Ok(Planned {
-            name: safe(record.name, false)?,
-            location: safe(record.location, true)?,
+            name: safe_name(record.name, false)?,
+            location: safe_name(record.location, true)?,
             arguments: text("MULTI_VERSION").split_whitespace().map(str::to_owned).collect(),
             categories: text("CATEGORIES"),
             bootstrap: !text("BOOTSTRAP_PKG").is_empty(),
@@ -420,7 +422,7 @@ impl Planned {
             options: text(options::VARIABLE),
             depends,
             state: reason.map_or(PackageState::NEW, |why| PackageState::Prefailed(Exclusion::Because(why))),
-            standing: Freshness::Unknown,
+            freshness: Freshness::Unknown,
             content: None,
             is_new: false,
             needs: ResourceNeeds::default(),
@@ -431,7 +433,7 @@ impl Planned {
 }
 
 /// Checks a name that becomes a part of paths and command lines.
-fn safe(text: &[u8], slashes: bool) -> Result<String, PlanError> {
+fn safe_name(text: &[u8], slashes: bool) -> Result<String, PlanError> {
     match std::str::from_utf8(text) {
         Ok(name) if tanto_protocol::is_safe_name(text, slashes) => Ok(name.to_owned()),
         _ => Err(PlanError::Name(text.to_vec())),
@@ -444,19 +446,19 @@ mod tests {
     use crate::coordinator::state::{Current, Success};
     use crate::package::records;
 
-    fn plan(packages: &[(&str, &str, &[Package])]) -> Result<Plan, PlanError> {
-        let text = |(name, more, _): &(&str, &str, &[Package])| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n{more}");
+    fn plan(packages: &[(&str, &str, &[PackageId])]) -> Result<Plan, PlanError> {
+        let text = |(name, more, _): &(&str, &str, &[PackageId])| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n{more}");
         let text: String = packages.iter().map(text).collect();
         let records = records::read(text.as_bytes()).unwrap();
         Plan::new(&records, &packages.iter().map(|(.., depends)| depends.to_vec()).collect::<Vec<_>>())
     }
 
-    fn changed(records: &[StateRecord]) -> Vec<Package> {
+    fn changed(records: &[StateRecord]) -> Vec<PackageId> {
         records.iter().map(|it| it.package).collect()
     }
 
     #[test]
-    fn what_needs_what_cannot_be_built_cannot_be_built() {
+    fn dependents_of_prefailed_packages_are_excluded() {
         let plan = plan(&[
             ("skip-1", "PKG_SKIP_REASON=\"not here\"\n", &[]),
             ("user-1", "", &[0]),
@@ -473,21 +475,21 @@ mod tests {
     }
 
     #[test]
-    fn what_wants_other_users_is_not_built_where_there_are_none() {
+    fn packages_with_users_need_root() {
         let users = "USERGROUP_PHASE=configure\n";
         let mut plan =
             plan(&[("own-1", users, &[]), ("user-1", "", &[0]), ("there-1", users, &[]), ("that-1", "", &[2])])
                 .unwrap();
-        plan.stands(2, Freshness::UpToDate(vec![]));
-        plan.only_one_user();
+        plan.set_freshness(2, Freshness::UpToDate(vec![]));
+        plan.exclude_multi_user();
         use State::{IndirectPrefailed, NeedsRoot, Open};
         let states: Vec<State> = plan.packages.iter().map(Planned::state).collect();
-        assert_eq!(states, [NeedsRoot, IndirectPrefailed, Open, Open], "what is up to date need not be built");
+        assert_eq!(states, [NeedsRoot, IndirectPrefailed, Open, Open], "up-to-date packages are not excluded");
         assert_eq!(plan.package(1).why(), "it needs own-1, which needs root");
     }
 
     #[test]
-    fn a_failure_takes_what_is_open_with_it() {
+    fn failure_fails_open_dependents() {
         let mut plan =
             plan(&[("base-1", "", &[]), ("user-1", "", &[0]), ("deep-1", "", &[1]), ("done-1", "", &[0])]).unwrap();
         plan.set(3, PackageState::Done(Success::UpToDate));
@@ -500,14 +502,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_tries_again_what_failed_by_the_machines_fault() {
-        let packages: [(&str, &str, &[Package]); 3] = [("full-1", "", &[]), ("user-1", "", &[0]), ("bad-1", "", &[])];
+    fn resume_retries_machine_failures() {
+        let packages: [(&str, &str, &[PackageId]); 3] = [("full-1", "", &[]), ("user-1", "", &[0]), ("bad-1", "", &[])];
         let mut before = plan(&packages).unwrap();
         before.set(0, PackageState::Running(Current::default()));
         before.set(0, PackageState::MachineFailed("build exited with 1: the disk is full".into()));
         before.set(2, PackageState::Failed("build exited with 1".into()));
         assert_eq!(changed(&before.fail_dependents(0)), [1]);
-        assert_eq!(before.package(1).why(), "it needs full-1, which failed for no fault of its own");
+        assert_eq!(before.package(1).why(), "it needs full-1, which had a machine failure");
         let mut now = plan(&packages).unwrap();
         now.resume(|name| {
             let it = before.packages.iter().find(|it| it.name == name)?;
@@ -518,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_refused() {
+    fn unsafe_names_are_refused() {
         for name in ["../x-1", "a/x-1", "x;y-1", "x$y-1", "-rf-1", "x'y-1"] {
             assert_eq!(plan(&[(name, "", &[])]), Err(PlanError::Name(name.into())));
         }
@@ -528,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_that_need_each_other_have_no_schedule() {
+    fn cycle_has_no_schedule() {
         let plan = plan(&[("one-1", "", &[1]), ("two-1", "", &[0])]).unwrap();
         assert_eq!(plan.schedule(&[1, 1]).err(), Some(PlanError::Cycle));
     }

@@ -44,7 +44,7 @@ impl LastRun {
     }
 
     pub fn plan(&self) -> Result<Plan, BulkError> {
-        Ok(Plan::of_rows(&self.packages, &self.store.edges(self.run)?))
+        Ok(Plan::from_rows(&self.packages, &self.store.edges(self.run)?))
     }
 
     /// Finds a package by its name, or by its base or directory if that is unambiguous.
@@ -59,7 +59,7 @@ impl LastRun {
         match (similar.next(), similar.next()) {
             (Some(package), None) => Ok(package),
             (None, _) => Err(format!("there is no package '{word}'").into()),
-            _ => Err(format!("more than one package is '{word}': name it with its version").into()),
+            _ => Err(format!("'{word}' is ambiguous: give the version").into()),
         }
     }
 

@@ -79,7 +79,7 @@ fn ask(config: &Config, request: &Request) -> Result<Option<Response>, BulkError
 }
 
 fn named(plan: &Plan, words: &[String]) -> Result<Vec<u32>, String> {
-    let named = words.iter().map(|word| plan.named(word)).collect::<Result<Vec<Vec<u32>>, String>>()?;
+    let named = words.iter().map(|word| plan.find(word)).collect::<Result<Vec<Vec<u32>>, String>>()?;
     Ok(named.concat())
 }
 
@@ -104,7 +104,7 @@ fn rescan(config: &Config, words: &[String]) -> Result<Vec<u8>, BulkError> {
     let plan = LastRun::read(config)?.plan()?;
     let mut locations: Vec<String> = Vec::new();
     for word in words {
-        match plan.named(word) {
+        match plan.find(word) {
             Ok(packages) => locations.extend(packages.iter().map(|&it| plan.package(it).location.clone())),
             // A directory without packages so far.
             Err(_) if Path::new(&config.pkgsrc).join(word).join("Makefile").exists() => locations.push(word.clone()),

@@ -12,7 +12,7 @@ use tanto_protocol::{AttemptOutcome, AttemptResult};
 
 use super::clients;
 use super::frontend::{Coordinator, Running, Step};
-use super::install_artifact::Delivery;
+use super::install_artifact::PackageInstall;
 use super::needs::ResourceNeeds;
 use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
 use crate::attempt::build_settings::BuildSettings;
@@ -20,7 +20,7 @@ use crate::attempt::distfiles::atomic_move::temp_name;
 use crate::attempt::runner::{AttemptEvent, Task};
 use crate::attempt::{execution, failure};
 use crate::config::Stage;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 use crate::shell::quoted;
 
 /// The number of attempts at a package whose failures are the machine's fault.
@@ -29,7 +29,7 @@ const MAX_ATTEMPTS: u32 = 3;
 impl Coordinator<'_> {
     /// Grants an attempt to a client, preferably not to the excluded one. `failures`: attempts before it that failed
     /// through no fault of the package, in a row.
-    pub(super) fn grant(&mut self, package: Package, failures: u32, excluded: Option<usize>) -> Task {
+    pub(super) fn grant(&mut self, package: PackageId, failures: u32, excluded: Option<usize>) -> Task {
         let now_ms = self.clock.now_ms();
         let attempt = self.plan.next_attempt(package);
         let client = self.clients.take(excluded);
@@ -44,7 +44,7 @@ impl Coordinator<'_> {
         Task::Attempt(Rc::new(spec), client)
     }
 
-    pub(super) fn attempt_event(&mut self, package: Package, event: AttemptEvent, view: &mut dyn View) {
+    pub(super) fn attempt_event(&mut self, package: PackageId, event: AttemptEvent, view: &mut dyn View) {
         match event {
             AttemptEvent::Stage { stage, at_ms, ended } => {
                 if let Some(ended) = ended {
@@ -58,7 +58,7 @@ impl Coordinator<'_> {
         }
     }
 
-    fn stage_begins(&mut self, package: Package, stage: Stage, at_ms: i64, view: &mut dyn View) {
+    fn stage_begins(&mut self, package: PackageId, stage: Stage, at_ms: i64, view: &mut dyn View) {
         let running = self.running.get_mut(&package).expect("it runs");
         (running.stage, running.stage_began_ms) = (stage, at_ms);
         view.event(Event::Stage { job: JobId(package), stage: stage.name(), at_ms });
@@ -122,7 +122,7 @@ impl Coordinator<'_> {
 
     fn attempt_ended(
         &mut self,
-        package: Package,
+        package: PackageId,
         result: Box<AttemptResult>,
         completion: &mut Completion,
         schedule: &mut Schedule,
@@ -168,7 +168,7 @@ impl Coordinator<'_> {
 
     /// Records an attempt that failed through no fault of the package. From now on the package writes on the disk: files
     /// in memory may have contributed.
-    fn leave_memory(&mut self, package: Package, result: &AttemptResult, why: &str, schedule: &mut Schedule) {
+    fn leave_memory(&mut self, package: PackageId, result: &AttemptResult, why: &str, schedule: &mut Schedule) {
         self.record_attempt(package, Some(self.clock.now_ms()), MACHINE, why);
         let used = ResourceNeeds { memory_kib: result.peak_kib, disk_kib: result.disk_kib };
         self.plan.write_on_disk(package, used);
@@ -176,7 +176,7 @@ impl Coordinator<'_> {
     }
 
     /// Records the success of a package that was installed.
-    fn accept(&mut self, package: Package, result: &AttemptResult) {
+    fn accept(&mut self, package: PackageId, result: &AttemptResult) {
         self.record_file(package);
         let client = self.current(package).client;
         self.clients.release(client);
@@ -191,7 +191,7 @@ impl Coordinator<'_> {
     }
 
     /// Records the failure of a package that is not tried again in this run.
-    fn fail(&mut self, package: Package, result: &AttemptResult, completion: &mut Completion, view: &mut dyn View) {
+    fn fail(&mut self, package: PackageId, result: &AttemptResult, completion: &mut Completion, view: &mut dyn View) {
         let client = self.current(package).client;
         let state = match &result.outcome {
             AttemptOutcome::NeedsRoot { .. } => State::NeedsRoot,
@@ -213,8 +213,8 @@ impl Coordinator<'_> {
         self.set_step(package, Step::Ended(PackageState::restore(state, &why)));
     }
 
-    /// Frees a client on which a package failed through no fault of its own, and disables it after several such failures.
-    fn record_machine_failure(&mut self, package: Package, client: usize, view: &mut dyn View) {
+    /// Frees a client after a machine failure, and disables it after several.
+    fn record_machine_failure(&mut self, package: PackageId, client: usize, view: &mut dyn View) {
         self.clients.release(client);
         if self.clients.record_machine_failure(client, package) {
             let name = clients::name(client);
@@ -226,7 +226,7 @@ impl Coordinator<'_> {
     /// Turns a failure of a step, or of starting an attempt, into that of the attempt.
     fn failed_result(
         &self,
-        package: Package,
+        package: PackageId,
         stage: Stage,
         result: AttemptResult,
         completion: &mut Completion,
@@ -240,7 +240,7 @@ impl Coordinator<'_> {
     }
 
     /// Returns the command of a step of the coordinator.
-    fn begin_step(&mut self, package: Package, stage: Stage, view: &mut dyn View) -> Command {
+    fn begin_step(&mut self, package: PackageId, stage: Stage, view: &mut dyn View) -> Command {
         self.stage_begins(package, stage, self.clock.now_ms(), view);
         let line = match stage {
             Stage::SyncPackage => self.install_line(package),
@@ -258,10 +258,10 @@ impl Coordinator<'_> {
         Command { line: line.into_bytes(), console: false, limits }
     }
 
-    fn install_line(&self, package: Package) -> String {
+    fn install_line(&self, package: PackageId) -> String {
         let (settings, it) = (self.settings, self.plan.package(package));
         let all = format!("{}/All", settings.packages);
-        let delivery = Delivery {
+        let install = PackageInstall {
             from: self.made_file(package),
             new: Path::new(&all).join(temp_name(&it.name)),
             place: format!("{all}/{}{}", it.name, settings.suffix).into(),
@@ -271,11 +271,11 @@ impl Coordinator<'_> {
             categories: it.categories.clone(),
             suffix: settings.suffix.clone(),
         };
-        format!("{} bulk deliver{}", quoted(&settings.program), delivery.words())
+        format!("{} bulk deliver{}", quoted(&settings.program), install.words())
     }
 
     /// The binary package where the attempt left it.
-    fn made_file(&self, package: Package) -> PathBuf {
+    fn made_file(&self, package: PackageId) -> PathBuf {
         let name = &self.plan.package(package).name;
         let client = self.current(package).client;
         let dir = self.settings.sandbox.as_ref().map(|sandbox| sandbox.out(client));
@@ -284,7 +284,7 @@ impl Coordinator<'_> {
     }
 
     /// The file for the digest of an installed package. In a sandbox, packages cannot write it.
-    pub(super) fn digest_file(&self, package: Package) -> PathBuf {
+    pub(super) fn digest_file(&self, package: PackageId) -> PathBuf {
         let client = self.current(package).client;
         let dir = self.settings.sandbox.as_ref().map(|sandbox| sandbox.place(client).dir().to_owned());
         dir.unwrap_or_else(|| execution::logs(self.settings, &self.plan.package(package).name)).join("digest")
@@ -293,7 +293,7 @@ impl Coordinator<'_> {
     /// Records a step of the coordinator that has ended. Returns the path of its log.
     fn step_ended(
         &mut self,
-        package: Package,
+        package: PackageId,
         result: &mut AttemptResult,
         completion: &Completion,
         view: &mut dyn View,
@@ -315,17 +315,17 @@ impl Coordinator<'_> {
         log
     }
 
-    fn notice(&self, package: Package, text: &str, view: &mut dyn View) {
+    fn notice(&self, package: PackageId, text: &str, view: &mut dyn View) {
         let text = format!("{}: {text}", self.plan.package(package).name);
         view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
     }
 
-    fn set_step(&mut self, package: Package, step: Step) {
+    fn set_step(&mut self, package: PackageId, step: Step) {
         self.running.get_mut(&package).expect("it runs").step = step;
     }
 
     /// The running attempt.
-    pub(super) fn current(&self, package: Package) -> &Current {
+    pub(super) fn current(&self, package: PackageId) -> &Current {
         match self.plan.package(package).package_state() {
             PackageState::Running(current) => current,
             state => unreachable!("package {package} is {}", state.kind().name()),
@@ -333,7 +333,7 @@ impl Coordinator<'_> {
     }
 
     /// The request to build a running package once more.
-    fn rebuild(&self, package: Package) -> Option<Vec<u8>> {
+    fn rebuild(&self, package: PackageId) -> Option<Vec<u8>> {
         match self.plan.package(package).package_state() {
             PackageState::Running(current) => current.rebuild.clone(),
             _ => None,
@@ -341,7 +341,7 @@ impl Coordinator<'_> {
     }
 
     /// Sets the state at the end of a package's job; open instead if another build was requested meanwhile.
-    pub(super) fn end(&mut self, package: Package, state: PackageState) -> Vec<StateRecord> {
+    pub(super) fn end(&mut self, package: PackageId, state: PackageState) -> Vec<StateRecord> {
         let state = self.rebuild(package).map_or(state, |records| PackageState::Open(Pending::Rebuild(records)));
         let kind = state.kind();
         let mut records: Vec<StateRecord> = self.plan.set(package, state).into_iter().collect();
@@ -354,7 +354,7 @@ impl Coordinator<'_> {
     }
 
     /// Reopens a package whose job was aborted.
-    pub(super) fn abort(&mut self, package: Package) {
+    pub(super) fn abort(&mut self, package: PackageId) {
         let Some(running) = self.running.get(&package) else { return };
         let publishing = running.stage == Stage::SyncPackage;
         self.clients.release(self.current(package).client);

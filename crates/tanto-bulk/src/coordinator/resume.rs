@@ -78,12 +78,12 @@ pub fn restore(
     for package in plan.all() {
         if requested.contains(&plan.package(package).name) && plan.package(package).state() == State::Open {
             plan.set(package, PackageState::Open(Pending::Requested));
-            plan.stands(package, Freshness::Stale(REQUESTED.into()));
+            plan.set_freshness(package, Freshness::Stale(REQUESTED.into()));
         }
     }
     let is_for_all = |it: &EarlierRun| it.rows.is_empty() && it.due.iter().any(|(_, why)| why == AGAIN);
     if again || earlier.as_ref().is_some_and(is_for_all) {
-        plan.all().for_each(|package| plan.stands(package, Freshness::Stale(AGAIN.into())));
+        plan.all().for_each(|package| plan.set_freshness(package, Freshness::Stale(AGAIN.into())));
     }
     let Some(EarlierRun { rows, due }) = earlier else { return Ok((run, plan)) };
     let is_same = rows.iter().map(|row| &row.name).eq(plan.packages.iter().map(|package| &package.name));
@@ -108,14 +108,14 @@ pub fn restore(
     let states: HashMap<&str, PackageState> =
         rows.iter().filter_map(|row| Some((&*row.name, PackageState::restore(state(row)?, &row.why)))).collect();
     plan.resume(|name| states.get(name).cloned());
-    plan.tried(&end_attempts(store, run)?);
+    plan.restore_attempts(&end_attempts(store, run)?);
     Ok((run, plan))
 }
 
 fn mark_stale(plan: &mut Plan, names: &HashSet<&str>, why: &str) {
     for package in plan.all() {
         if names.contains(&*plan.package(package).name) {
-            plan.stands(package, Freshness::Stale(why.into()));
+            plan.set_freshness(package, Freshness::Stale(why.into()));
         }
     }
 }

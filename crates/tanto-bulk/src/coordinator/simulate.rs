@@ -5,7 +5,7 @@ use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_exec::simulate::{self, SimulatedBuild};
 
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// Packages and their dependencies.
 pub struct Forecast {
@@ -16,7 +16,7 @@ pub struct Forecast {
 
 impl Forecast {
     /// Returns `None` if there is a dependency cycle.
-    pub fn new<'a>(count: usize, depends: impl Fn(Package) -> &'a [Package]) -> Option<Forecast> {
+    pub fn new<'a>(count: usize, depends: impl Fn(PackageId) -> &'a [PackageId]) -> Option<Forecast> {
         let mut schedule = Schedule::new();
         for order in 0..count as u32 {
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
@@ -24,7 +24,7 @@ impl Forecast {
         for package in 0..count as u32 {
             depends(package).iter().for_each(|&needed| schedule.add_dependency(JobId(package), JobId(needed), 0));
         }
-        let chain = chain(count, depends)?;
+        let chain = topological_order(count, depends)?;
         Some(Forecast { schedule, chain })
     }
 
@@ -48,9 +48,12 @@ fn expect(schedule: &mut Schedule, times: &[u64]) {
 }
 
 /// Returns all packages in topological order; `None` if there is a cycle.
-pub(crate) fn chain<'a>(count: usize, depends: impl Fn(Package) -> &'a [Package]) -> Option<Vec<JobId>> {
+pub(crate) fn topological_order<'a>(
+    count: usize,
+    depends: impl Fn(PackageId) -> &'a [PackageId],
+) -> Option<Vec<JobId>> {
     let mut missing = vec![0_u32; count];
-    let mut users: Vec<Vec<Package>> = vec![Vec::new(); count];
+    let mut users: Vec<Vec<PackageId>> = vec![Vec::new(); count];
     for package in 0..count as u32 {
         for &needed in depends(package) {
             missing[package as usize] += 1;
@@ -75,7 +78,7 @@ mod tests {
 
     fn play(slots: usize, expected: &[u64]) -> (u64, u64) {
         // 3 needs 0; 0 and 3 are the long chain.
-        let depends: [&[Package]; 4] = [&[], &[], &[], &[0]];
+        let depends: [&[PackageId]; 4] = [&[], &[], &[], &[0]];
         let outcome = Forecast::new(4, |it| depends[it as usize]).unwrap().play(slots, expected, &[10, 20, 20, 30]);
         (outcome.makespan_ms, outcome.lower_bound_ms())
     }

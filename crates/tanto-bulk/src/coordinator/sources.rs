@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use crate::package::name::Name;
 use crate::package::records::{self, Record};
-use crate::resolve::{Finding, Package, Resolution, resolve};
+use crate::resolve::{Finding, PackageId, Resolution, resolve};
 
 /// The records of packages.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Sources {
-    /// By package, without variables that only a scan uses; empty if its directory makes it no more.
+    /// By package, without variables that only a scan uses; empty for packages that were removed.
     texts: Vec<Vec<u8>>,
 }
 
@@ -17,22 +17,22 @@ pub struct Sources {
 #[derive(Debug)]
 pub struct Merged {
     pub sources: Sources,
-    /// Packages with other records than before, and new packages, which have the last numbers.
-    pub changed: Vec<Package>,
-    /// Packages that no directory makes any more.
-    pub gone: Vec<Package>,
+    /// Changed packages, and new ones, which have the last numbers.
+    pub changed: Vec<PackageId>,
+    /// Removed packages.
+    pub gone: Vec<PackageId>,
 }
 
-/// Dependencies, resolved again.
+/// The dependencies after a merge.
 #[derive(Debug)]
 pub struct Rewired {
     /// By package.
-    pub depends: Vec<Vec<Package>>,
+    pub depends: Vec<Vec<PackageId>>,
     /// Packages that cannot be built, with the reason.
-    pub missing: HashMap<Package, String>,
+    pub missing: HashMap<PackageId, String>,
 }
 
-/// Variables that are 86 % of a scan and that a build does not use.
+/// Variables that a build does not use; 86 % of the bytes of a scan.
 const LEFT_OUT: [&[u8]; 2] = [b"SCAN_DEPENDS=", b"DEPENDS="];
 
 impl Sources {
@@ -48,7 +48,7 @@ impl Sources {
     /// Replaces the records of some directories. A package keeps its number, also with another version.
     pub fn merged(&self, fresh: &[Record<'_>]) -> Merged {
         let mut it = Merged { sources: self.clone(), changed: Vec::new(), gone: Vec::new() };
-        let mut at: HashMap<Vec<u8>, Vec<Package>> = HashMap::new();
+        let mut at: HashMap<Vec<u8>, Vec<PackageId>> = HashMap::new();
         for (package, text) in (0..).zip(&self.texts) {
             if let Some(location) = records::read(text).ok().and_then(|all| all.first().map(|it| it.location.to_vec()))
             {
@@ -65,29 +65,29 @@ impl Sources {
         it
     }
 
-    pub fn record(&self, package: Package) -> Option<Record<'_>> {
+    pub fn record(&self, package: PackageId) -> Option<Record<'_>> {
         records::read(self.texts.get(package as usize)?).ok()?.first().copied()
     }
 
     /// Resolves the dependencies. An error describes a cycle.
     pub fn resolved(&self) -> Result<Rewired, String> {
-        let (numbers, records): (Vec<Package>, Vec<Record<'_>>) =
-            (0..self.texts.len() as Package).filter_map(|it| Some((it, self.record(it)?))).unzip();
+        let (numbers, records): (Vec<PackageId>, Vec<Record<'_>>) =
+            (0..self.texts.len() as PackageId).filter_map(|it| Some((it, self.record(it)?))).unzip();
         let resolution = resolve(&records, records.len());
         let mut resolved = Rewired { depends: vec![Vec::new(); self.texts.len()], missing: HashMap::new() };
         for finding in &resolution.findings {
             match finding {
-                Finding::Cycle(cycle) => return Err(told(&resolution, cycle)),
+                Finding::Cycle(cycle) => return Err(cycle_message(&resolution, cycle)),
                 Finding::NoMatch { package, pattern, .. } => {
                     let why = format!("it needs {}, and nothing matches", String::from_utf8_lossy(pattern));
                     resolved.missing.entry(numbers[*package as usize]).or_insert(why);
                 }
                 Finding::NoDependency { package, text } => {
-                    let why = format!("'{}' is no dependency", String::from_utf8_lossy(text));
+                    let why = format!("'{}' is not a dependency", String::from_utf8_lossy(text));
                     resolved.missing.entry(numbers[*package as usize]).or_insert(why);
                 }
                 Finding::NoList(package) => {
-                    let why = "its directory does not say what it needs".into();
+                    let why = "it has no ALL_DEPENDS".into();
                     resolved.missing.entry(numbers[*package as usize]).or_insert(why);
                 }
                 Finding::Elsewhere { .. } | Finding::Duplicate { .. } => {}
@@ -103,14 +103,14 @@ impl Sources {
 
 impl Merged {
     /// Replaces the packages of a directory.
-    fn directory(&mut self, mut old: Vec<Package>, new: Vec<&Record<'_>>) {
+    fn directory(&mut self, mut old: Vec<PackageId>, new: Vec<&Record<'_>>) {
         let base = |name: &[u8]| Name::new(name).base().to_vec();
-        let name = |it: &Self, package: Package| it.sources.record(package).map(|record| record.name.to_vec());
-        let mut places: Vec<Option<Package>> = vec![None; new.len()];
+        let name = |it: &Self, package: PackageId| it.sources.record(package).map(|record| record.name.to_vec());
+        let mut places: Vec<Option<PackageId>> = vec![None; new.len()];
         // First packages with the same name, then those with another version.
         for same_version in [true, false] {
             for (place, record) in places.iter_mut().zip(&new).filter(|(place, _)| place.is_none()) {
-                let is_it = |package: &Package| {
+                let is_it = |package: &PackageId| {
                     name(self, *package).is_some_and(|name| match same_version {
                         true => name == record.name,
                         false => base(&name) == base(record.name),
@@ -128,7 +128,7 @@ impl Merged {
                     self.changed.push(package);
                 }
                 None => {
-                    self.changed.push(self.sources.texts.len() as Package);
+                    self.changed.push(self.sources.texts.len() as PackageId);
                     self.sources.texts.push(text);
                 }
             }
@@ -145,10 +145,10 @@ fn kept(text: &[u8]) -> Vec<u8> {
     lines.filter(|line| !LEFT_OUT.iter().any(|variable| line.starts_with(variable))).flatten().copied().collect()
 }
 
-fn told(resolution: &Resolution<'_>, cycle: &[Package]) -> String {
-    let name = |&package: &Package| String::from_utf8_lossy(resolution.name(package).text()).into_owned();
+fn cycle_message(resolution: &Resolution<'_>, cycle: &[PackageId]) -> String {
+    let name = |&package: &PackageId| String::from_utf8_lossy(resolution.name(package).text()).into_owned();
     let names: Vec<String> = cycle.iter().chain(cycle.first()).map(name).collect();
-    format!("packages would need each other: {}", names.join(" -> "))
+    format!("circular dependency: {}", names.join(" -> "))
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
         let missing = it.sources.resolved().unwrap().missing;
         assert_eq!(missing, HashMap::from([(3, "it needs lib>=1, and nothing matches".into())]));
         let it = merged("PKGNAME=lib-1.0\nPKG_LOCATION=a/lib\nALL_DEPENDS=app-[0-9]*:../../a/app\n");
-        let told = it.sources.resolved().unwrap_err();
-        assert!(told.starts_with("packages would need each other: "), "{told}");
+        let error = it.sources.resolved().unwrap_err();
+        assert!(error.starts_with("circular dependency: "), "{error}");
     }
 }

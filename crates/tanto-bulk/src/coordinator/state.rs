@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use tanto_record::database::Change;
 
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
-/// The outcome in the database of an attempt that failed through no fault of the package.
+/// The outcome in the database of an attempt with a machine failure.
 pub const MACHINE: &str = "machine";
 
 /// pbulk's names of a package's state, without its data.
@@ -16,24 +16,24 @@ pub enum State {
     Open,
     /// An attempt is running.
     Running,
-    /// The binary package is there.
+    /// The binary package exists.
     Done,
-    /// It was built, and that failed.
+    /// The build failed.
     Failed,
-    /// The last permitted attempt failed through no fault of the package. The next build tries again.
+    /// The last permitted attempt had a machine failure. The next build tries again.
     MachineFailed,
-    /// The package says that it cannot be built, something it needs does not exist, or the user has skipped it.
+    /// Its makefile excludes it, a dependency does not exist, or the user has skipped it.
     Prefailed,
     /// A dependency has failed.
     IndirectFailed,
     /// A dependency cannot be built.
     IndirectPrefailed,
-    /// It needs several users, and this build has only one. Root can build it.
+    /// It needs several users; only a build as root has them.
     NeedsRoot,
 }
 
 impl State {
-    /// All states, in the order in which they are counted.
+    /// All states, in the order of counts.
     pub const ALL: [State; 9] = [
         State::Done,
         State::Running,
@@ -46,13 +46,13 @@ impl State {
         State::IndirectPrefailed,
     ];
 
-    /// The `why` of a package that is done without having been built.
+    /// The `why` of a package that was not built.
     pub const UP_TO_DATE: &str = "it was up to date";
 
-    /// The `why` of a package that is known to need other users before it is built.
-    pub const OTHER_USERS: &str = "it wants users of its own (USERGROUP_PHASE), and there is but one here";
+    /// The `why` of a package that needs several users.
+    pub const OTHER_USERS: &str = "it needs its own users (USERGROUP_PHASE), and this build has only one";
 
-    /// The name in the database and in reports.
+    /// Returns the name in the database and in reports.
     pub fn name(self) -> &'static str {
         match self {
             State::Open => "open",
@@ -67,12 +67,11 @@ impl State {
         }
     }
 
-    /// The state of this name.
     pub fn named(name: &str) -> Option<State> {
         State::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether the package is missing for a reason of its own, and with it all that need it.
+    /// Whether the package cannot exist, for a reason other than a dependency. Its dependents are excluded.
     pub fn is_lost(self) -> bool {
         matches!(self, State::Failed | State::MachineFailed | State::Prefailed | State::NeedsRoot)
     }
@@ -94,43 +93,32 @@ impl State {
     }
 }
 
-/// The state of a package, with its data.
+/// The state of a package, with its data. Texts are reasons.
 ///
-/// The database keeps the name and the reason. Counters of retries and requests to rebuild live as long as the build.
+/// The database stores only the name and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PackageState {
-    /// See `State::Open`.
     Open(Pending),
-    /// See `State::Running`.
     Running(Current),
-    /// See `State::Done`.
     Done(Success),
-    /// The reason.
     Failed(String),
-    /// The reason.
     MachineFailed(String),
-    /// The reason.
     Prefailed(Exclusion),
-    /// The reason, which names the dependency.
     IndirectFailed(String),
-    /// The reason, which names the dependency.
     IndirectPrefailed(String),
-    /// The reason.
     NeedsRoot(String),
 }
 
 /// Why a package is open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pending {
-    /// The build has not come to it.
     New,
-    /// `tanto bulk retry` asked for it.
+    /// By `tanto bulk retry`.
     Requested,
-    /// As `Requested`, while it was being built. The records of its directory, scanned since; empty if they are the same.
+    /// By `tanto bulk retry` during an attempt. New records of its directory; empty if unchanged.
     Rebuild(Vec<u8>),
-    /// The build stopped while it ran. `publishing`: its file may have been replaced.
+    /// The build stopped while it ran. `publishing`: the package file may have been replaced.
     Interrupted {
-        /// The file was on its way to its place.
         publishing: bool,
     },
     /// An attempt was killed, perhaps because memory ran out. It starts again when there is memory for it.
@@ -147,20 +135,17 @@ pub enum Pending {
 pub struct Current {
     /// Its number within the run, from 1.
     pub attempt: u32,
-    /// The client that builds it.
     pub client: usize,
-    /// Attempts before it that failed through no fault of the package, in a row.
+    /// Machine failures in a row before it.
     pub failures: u32,
-    /// `tanto bulk retry` asked for another build afterwards: the records of the directory, if they have changed.
+    /// `tanto bulk retry` requested another build: the records of the directory; empty if unchanged.
     pub rebuild: Option<Vec<u8>>,
 }
 
-/// How a package got done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Success {
-    /// It was there already.
     UpToDate,
-    /// It was built. A remark, such as processes that outlived their stage; usually empty.
+    /// A remark, such as processes that outlived their stage; usually empty.
     Built(String),
 }
 
@@ -173,17 +158,14 @@ pub enum Exclusion {
     Because(String),
 }
 
-/// The `why` of a package that the user has skipped.
 const SKIPPED: &str = "skipped by the user";
-/// The `why` of a package that is built again on request.
-pub const REQUESTED: &str = "the user wants it to be built again";
-/// The `why` of a package whose file may have been replaced although that was not noted.
-pub const INTERRUPTED: &str = "it was interrupted on the way to its place";
+/// The `why` of a package that `tanto bulk retry` reopened.
+pub const REQUESTED: &str = "the user requested a rebuild";
+/// The `why` of an interrupted package whose file may have been replaced without a record.
+pub const INTERRUPTED: &str = "it was interrupted during the installation of its package file";
 
 impl PackageState {
-    /// The state of a package that has to be built.
     pub const NEW: PackageState = PackageState::Open(Pending::New);
-    /// The state of a package that the user has skipped.
     pub const SKIPPED: PackageState = PackageState::Prefailed(Exclusion::Skipped);
 
     /// Restores a state from its name and reason in the database.
@@ -208,7 +190,7 @@ impl PackageState {
         }
     }
 
-    /// The state without its data.
+    /// Returns the state without its data.
     pub fn kind(&self) -> State {
         match self {
             PackageState::Open(_) => State::Open,
@@ -223,7 +205,7 @@ impl PackageState {
         }
     }
 
-    /// The reason, in words; empty where the state says enough.
+    /// Returns the reason; empty if there is none.
     pub fn why(&self) -> &str {
         match self {
             PackageState::Open(Pending::Requested | Pending::Rebuild(_)) => REQUESTED,
@@ -244,7 +226,7 @@ impl PackageState {
     /// Changes the state; `None` if it is the same. This is the only way to change one.
     ///
     /// Panics on a transition that `State::successors` does not allow: the database must never hold one.
-    pub fn set(&mut self, package: Package, state: PackageState) -> Option<StateRecord> {
+    pub fn set(&mut self, package: PackageId, state: PackageState) -> Option<StateRecord> {
         let (from, to) = (self.kind(), state.kind());
         assert!(from.successors().contains(&to), "package {package}: {} cannot become {}", from.name(), to.name());
         if *self == state {
@@ -258,18 +240,15 @@ impl PackageState {
 /// One change of a package's state: a row of the journal, and an event of the build.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateRecord {
-    /// The package.
-    pub package: Package,
-    /// The state before.
+    pub package: PackageId,
     pub from: State,
-    /// The state from now on.
     pub state: PackageState,
 }
 
 impl StateRecord {
     /// Merges all records of each package into one, in the order of packages.
     pub fn merged(records: Vec<StateRecord>) -> Vec<StateRecord> {
-        let mut merged: BTreeMap<Package, StateRecord> = BTreeMap::new();
+        let mut merged: BTreeMap<PackageId, StateRecord> = BTreeMap::new();
         for record in records {
             let from = merged.get(&record.package).map_or(record.from, |first| first.from);
             merged.insert(record.package, StateRecord { from, ..record });
@@ -277,7 +256,7 @@ impl StateRecord {
         merged.into_values().collect()
     }
 
-    /// The row of the journal.
+    /// Returns the row of the journal.
     pub fn change(&self) -> Change {
         Change::State { package: self.package, state: self.state.kind().name(), why: self.state.why().to_owned() }
     }
@@ -288,7 +267,7 @@ mod tests {
     use super::*;
     use tanto_testing::{Random, seeds};
 
-    /// A state of this kind with data that the database keeps.
+    /// Returns a random state of a kind.
     fn any(kind: State, random: &mut Random) -> PackageState {
         let why = ["", "it hung", State::UP_TO_DATE, SKIPPED, REQUESTED, INTERRUPTED][random.below(6)];
         let rebuild = (random.below(2) == 0).then(|| b"PKGNAME=a-1\n".to_vec());
@@ -306,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_events_of_random_histories_lead_to_the_same_states() {
+    fn rows_and_events_restore_the_same_states() {
         const PACKAGES: usize = 5;
         for seed in seeds(50) {
             let mut random = Random::new(seed);
@@ -317,7 +296,7 @@ mod tests {
                 let package = random.below(PACKAGES);
                 let next = states[package].kind().successors();
                 let state = any(next[random.below(next.len())], &mut random);
-                let Some(record) = states[package].set(package as Package, state) else { continue };
+                let Some(record) = states[package].set(package as PackageId, state) else { continue };
                 assert_eq!(record.from, events[package].kind(), "seed {seed}");
                 events[package] = record.state.clone();
                 let Change::State { package, state, why } = record.change() else { unreachable!() };

@@ -9,7 +9,7 @@ use tanto_record::estimates::TimeLeft;
 
 use super::frontend::Coordinator;
 use super::{clients, state::State};
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// The maximum number of failures in the text.
 const MAX_FAILURES: usize = 50;
@@ -41,7 +41,7 @@ impl Coordinator<'_> {
         let TimeLeft { left_ms, longest_chain_ms, .. } = self.time_left();
         let left = left_ms.map_or("an unknown time".to_owned(), |ms| format!("about {}", span(ms)));
         let _ = writeln!(text, "{left} left; the longest chain takes {}", span(longest_chain_ms));
-        let mut running: Vec<Package> = self.running.keys().copied().collect();
+        let mut running: Vec<PackageId> = self.running.keys().copied().collect();
         running.sort_unstable_by_key(|package| (self.running[package].began_ms, *package));
         for package in running {
             self.running_line(&mut text, package, schedule);
@@ -62,7 +62,7 @@ impl Coordinator<'_> {
         text
     }
 
-    fn running_line(&self, text: &mut String, package: Package, schedule: &Schedule) {
+    fn running_line(&self, text: &mut String, package: PackageId, schedule: &Schedule) {
         let running = &self.running[&package];
         let now_ms = self.clock.now_ms();
         let ms = |since: i64| (now_ms - since).max(0);

@@ -6,12 +6,12 @@ mod tests;
 use super::plan::{Plan, PlanError, Planned};
 use super::state::{PackageState, State, Success};
 use crate::freshness::{self, Ages, Candidate, Check, Content, Freshness, Inspection, PackageFiles};
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// Inspects the files of the packages of a plan. Of packages that are done or known to be stale, only mtimes are read.
 pub fn inspect(plan: &Plan, files: PackageFiles<'_>) -> Vec<Inspection> {
     let check = |it: &Planned| match it.state() {
-        State::Open if it.standing == Freshness::Unknown => Check::Full,
+        State::Open if it.freshness == Freshness::Unknown => Check::Full,
         State::Open | State::Done => Check::Mtime,
         _ => Check::Skip,
     };
@@ -29,15 +29,15 @@ pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Res
             let times = it.written_ns.zip(since[package as usize]);
             let fingerprint = it.fingerprint;
             let content = times.map(|(written_ns, since_ns)| Content { written_ns, since_ns, fingerprint });
-            plan.holds(package, content);
+            plan.set_content(package, content);
         }
     }
     let ages = !matches!(ages, Ages::Ignored);
     for (package, it) in (0..).zip(inspections) {
-        if plan.package(package).state() != State::Open || plan.package(package).standing != Freshness::Unknown {
+        if plan.package(package).state() != State::Open || plan.package(package).freshness != Freshness::Unknown {
             continue;
         }
-        let is_newer = |needed: &&Package| ages && since[**needed as usize] >= it.written_ns;
+        let is_newer = |needed: &&PackageId| ages && since[**needed as usize] >= it.written_ns;
         let freshness = match it.verdict {
             Err(why) => Freshness::Stale(why),
             Ok(built_with) => match built_with.iter().find(is_newer) {
@@ -47,12 +47,12 @@ pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Res
                 None => Freshness::UpToDate(if ages { built_with } else { Vec::new() }),
             },
         };
-        plan.stands(package, freshness);
+        plan.set_freshness(package, freshness);
     }
-    for package in plan.chain()? {
+    for package in plan.topological_order()? {
         let it = plan.package(package);
-        let is_done = |&needed: &Package| plan.package(needed).state() == State::Done;
-        let is_fresh = it.state() == State::Open && matches!(it.standing, Freshness::UpToDate(_));
+        let is_done = |&needed: &PackageId| plan.package(needed).state() == State::Done;
+        let is_fresh = it.state() == State::Open && matches!(it.freshness, Freshness::UpToDate(_));
         if is_fresh && it.depends.iter().all(is_done) {
             plan.set(package, PackageState::Done(Success::UpToDate));
         }
@@ -64,9 +64,9 @@ pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Res
 /// not.
 pub fn predict(plan: &Plan) -> Result<Vec<Option<String>>, PlanError> {
     let mut all: Vec<Option<String>> = vec![None; plan.packages.len()];
-    for package in plan.chain()? {
+    for package in plan.topological_order()? {
         let it = plan.package(package);
-        all[package as usize] = match &it.standing {
+        all[package as usize] = match &it.freshness {
             _ if it.state() != State::Open => None,
             Freshness::UpToDate(built_with) => {
                 let first = built_with.iter().find(|&&needed| all[needed as usize].is_some());

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use super::Tree;
 use super::makefiles::Makefiles;
 use crate::package::records::Record;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 /// The index and value of a feature that is not 0.
 pub(super) type Feature = (usize, f64);
@@ -55,7 +55,7 @@ impl Features {
         self.count
     }
 
-    pub(super) fn of(&self, package: Package) -> &[Feature] {
+    pub(super) fn of(&self, package: PackageId) -> &[Feature] {
         &self.all[self.starts[package as usize]..self.starts[package as usize + 1]]
     }
 }
@@ -66,14 +66,14 @@ pub(super) fn fetched(size: u64) -> f64 {
 }
 
 /// The number of direct dependents.
-fn users(depends: &[Vec<Package>]) -> Vec<usize> {
+fn users(depends: &[Vec<PackageId>]) -> Vec<usize> {
     let mut users = vec![0; depends.len()];
     depends.iter().flatten().for_each(|&needed| users[needed as usize] += 1);
     users
 }
 
 /// The length of the longest chain of dependencies.
-fn depths(depends: &[Vec<Package>]) -> Vec<usize> {
+fn depths(depends: &[Vec<PackageId>]) -> Vec<usize> {
     let mut depths = vec![0_usize; depends.len()];
     // Cycles never settle; this exceeds the depth of any tree.
     for _ in 0..100 {
@@ -89,8 +89,8 @@ fn depths(depends: &[Vec<Package>]) -> Vec<usize> {
     depths
 }
 
-fn tools(users: &[usize]) -> HashMap<Package, usize, RandomState> {
-    let mut tools: Vec<Package> = (0..users.len() as Package).filter(|&it| users[it as usize] >= USERS).collect();
+fn tools(users: &[usize]) -> HashMap<PackageId, usize, RandomState> {
+    let mut tools: Vec<PackageId> = (0..users.len() as PackageId).filter(|&it| users[it as usize] >= USERS).collect();
     tools.sort_by_key(|&it| std::cmp::Reverse(users[it as usize]));
     tools.truncate(MOST_TOOLS);
     tools.into_iter().zip(COUNTS..).collect()
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn common_dependencies_are_features() {
         let records = vec![Record { name: b"lib-1", location: b"devel/lib", text: b"" }; 40];
-        let depends: Vec<Vec<Package>> =
+        let depends: Vec<Vec<PackageId>> =
             (0..40).map(|at| if (1..20).contains(&at) { vec![0] } else { vec![] }).collect();
         let features = Features::new(Tree { records: &records, depends: &depends, sizes: &[0; 40] });
         assert_eq!(features.count(), COUNTS + 2);

@@ -102,7 +102,7 @@ impl Report<'_> {
             let attempt = number(&it.attempt.to_string());
             vec![cell(&self.package(it.package).name), attempt, cell(&it.client), cell(&it.why)]
         });
-        table("Tried again, for no fault of their own", &["package", "attempt", "client", "why"], rows)
+        table("Retried after machine failures", &["package", "attempt", "client", "why"], rows)
     }
 
     fn notes(&self) -> String {
@@ -138,7 +138,7 @@ impl Report<'_> {
     fn chain(&self) -> String {
         let rows = self.costs.span.chain.iter();
         let rows = rows.map(|&(package, took)| vec![number(&ms(took)), cell(&self.package(package).name)]);
-        table("The longest chain of packages that need each other", &["time", "package"], rows)
+        table("The longest chain of dependencies", &["time", "package"], rows)
     }
 
     fn packages(&self) -> String {

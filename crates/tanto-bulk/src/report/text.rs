@@ -124,7 +124,7 @@ impl Report<'_> {
             let (name, attempt) = (&self.package(it.package).name, it.attempt.to_string());
             table.row([name.as_bytes(), attempt.as_bytes(), it.client.as_bytes(), it.why.as_bytes()]);
         }
-        heading("Tried again, for no fault of their own") + &String::from_utf8_lossy(&table.text())
+        heading("Retried after machine failures") + &String::from_utf8_lossy(&table.text())
     }
 
     fn noted(&self) -> String {

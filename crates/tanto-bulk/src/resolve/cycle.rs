@@ -1,6 +1,6 @@
 //! Finds cycles of dependencies.
 
-use super::{Package, Resolved};
+use super::{PackageId, Resolved};
 
 /// The state of a package in the depth-first search.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -12,12 +12,12 @@ enum Seen {
 }
 
 /// Returns the first cycle, in the order of dependencies, starting with the lowest index.
-pub(super) fn find(packages: &[Resolved]) -> Option<Vec<Package>> {
+pub(super) fn find(packages: &[Resolved]) -> Option<Vec<PackageId>> {
     let mut seen = vec![Seen::No; packages.len()];
-    (0..packages.len() as Package).find_map(|start| search(start, packages, &mut seen))
+    (0..packages.len() as PackageId).find_map(|start| search(start, packages, &mut seen))
 }
 
-fn search(start: Package, packages: &[Resolved], seen: &mut [Seen]) -> Option<Vec<Package>> {
+fn search(start: PackageId, packages: &[Resolved], seen: &mut [Seen]) -> Option<Vec<PackageId>> {
     if seen[start as usize] != Seen::No {
         return None;
     }
@@ -43,8 +43,8 @@ fn search(start: Package, packages: &[Resolved], seen: &mut [Seen]) -> Option<Ve
     None
 }
 
-fn circle(way: &[(Package, usize)], first: Package) -> Vec<Package> {
-    let mut circle: Vec<Package> = way.iter().map(|&(package, _)| package).skip_while(|&it| it != first).collect();
+fn circle(way: &[(PackageId, usize)], first: PackageId) -> Vec<PackageId> {
+    let mut circle: Vec<PackageId> = way.iter().map(|&(package, _)| package).skip_while(|&it| it != first).collect();
     let lowest = circle.iter().enumerate().min_by_key(|(_, package)| **package).map_or(0, |(at, _)| at);
     circle.rotate_left(lowest);
     circle

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::{Finding, Package, Resolution};
+use super::{Finding, PackageId, Resolution};
 use crate::package::records::Record;
 
 /// Describes all findings, a line for each.
@@ -17,8 +17,8 @@ pub fn describe(resolution: &Resolution<'_>, records: &[Record<'_>]) -> String {
 }
 
 /// Lists the packages with missing dependencies, with a description for each.
-pub fn lacking(resolution: &Resolution<'_>, records: &[Record<'_>]) -> Vec<(Package, String)> {
-    let mut all: Vec<(Package, String)> = Vec::new();
+pub fn lacking(resolution: &Resolution<'_>, records: &[Record<'_>]) -> Vec<(PackageId, String)> {
+    let mut all: Vec<(PackageId, String)> = Vec::new();
     for finding in &resolution.findings {
         let (&Finding::NoMatch { package, .. } | &Finding::NoDependency { package, .. } | &Finding::NoList(package)) =
             finding
@@ -39,8 +39,8 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 fn message(finding: &Finding<'_>, resolution: &Resolution<'_>, records: &[Record<'_>]) -> String {
-    let name = |package: Package| text(records[package as usize].name);
-    let place = |package: Package| text(records[package as usize].location);
+    let name = |package: PackageId| text(records[package as usize].name);
+    let place = |package: PackageId| text(records[package as usize].location);
     match *finding {
         Finding::NoMatch { package, pattern, location, ref nearest } => {
             let near: Vec<String> = nearest.iter().map(|&it| format!("{} ({})", name(it), place(it))).collect();
@@ -53,16 +53,16 @@ fn message(finding: &Finding<'_>, resolution: &Resolution<'_>, records: &[Record
         }
         Finding::NoDependency { package, text: words } => {
             let (place, name, words) = (place(package), name(package), text(words));
-            format!("{place}: {name}: '{words}' is no dependency (PATTERN:../../CATEGORY/DIRECTORY)")
+            format!("{place}: {name}: '{words}' is not a dependency (PATTERN:../../CATEGORY/DIRECTORY)")
         }
         Finding::NoList(package) => format!("{}: {} has no ALL_DEPENDS", place(package), name(package)),
         Finding::Duplicate { first, second } => {
-            format!("{} is made in {} and in {}; the first is taken", name(first), place(first), place(second))
+            format!("{} is made in {} and in {}: using the first", name(first), place(first), place(second))
         }
         Finding::Cycle(ref packages) => {
             let all = packages.iter().chain(packages.first());
             let names: Vec<Cow<'_, str>> = all.map(|&package| text(resolution.name(package).text())).collect();
-            format!("packages need each other: {}", names.join(" -> "))
+            format!("circular dependency: {}", names.join(" -> "))
         }
     }
 }

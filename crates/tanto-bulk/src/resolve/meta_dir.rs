@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use tanto_sys::fs::file;
 
-use super::{Package, depends_of};
+use super::{PackageId, depends_of};
 use crate::config::Config;
 use crate::error::BulkError;
 use crate::package::input_file::InputFile;
@@ -22,7 +22,7 @@ pub fn write(config: &Config, name: &str, fill: impl FnOnce(&mut File) -> io::Re
 }
 
 /// Saves the records of the packages to build, with their dependencies, for reports.
-pub fn write_presolve(config: &Config, records: &[Record<'_>], depends: &[Vec<Package>]) -> Result<(), BulkError> {
+pub fn write_presolve(config: &Config, records: &[Record<'_>], depends: &[Vec<PackageId>]) -> Result<(), BulkError> {
     write(config, PRESOLVE, |file| {
         let mut out = io::BufWriter::new(file);
         for (record, depends) in records.iter().zip(depends) {
@@ -54,6 +54,6 @@ pub fn with_presolve<T>(
 }
 
 /// Reads the dependencies of a resolved scan.
-pub fn resolved_depends(file: &InputFile, records: &[Record<'_>]) -> Result<Vec<Vec<Package>>, BulkError> {
+pub fn resolved_depends(file: &InputFile, records: &[Record<'_>]) -> Result<Vec<Vec<PackageId>>, BulkError> {
     depends_of(records).map_err(|error| format!("{}: {error}", file.path.display()).into())
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::package::name::Name;
 use crate::package::records::Record;
 
-use super::Package;
+use super::PackageId;
 
 /// The limit of suggestions.
 const MOST: usize = 3;
@@ -13,13 +13,13 @@ const MOST: usize = 3;
 const FARTHEST: usize = 2;
 
 /// Other versions first, then packages of the directory, then similar names.
-pub(super) fn find(pattern: &[u8], location: &[u8], names: &[Name<'_>], records: &[Record<'_>]) -> Vec<Package> {
+pub(super) fn find(pattern: &[u8], location: &[u8], names: &[Name<'_>], records: &[Record<'_>]) -> Vec<PackageId> {
     let base = base(pattern);
-    let packages = || 0..names.len() as Package;
-    let mut same: Vec<Package> = packages().filter(|&it| names[it as usize].base() == base).collect();
+    let packages = || 0..names.len() as PackageId;
+    let mut same: Vec<PackageId> = packages().filter(|&it| names[it as usize].base() == base).collect();
     same.sort_by(|&one, &other| names[other as usize].preference(&names[one as usize]));
     let there = packages().filter(|&it| records[it as usize].location == location);
-    let mut nearest: Vec<Package> = Vec::new();
+    let mut nearest: Vec<PackageId> = Vec::new();
     for package in same.into_iter().chain(there) {
         if !nearest.contains(&package) {
             nearest.push(package);
@@ -45,8 +45,8 @@ fn base(pattern: &[u8]) -> &[u8] {
 }
 
 /// The closest names, each with its highest version.
-fn alike(base: &[u8], names: &[Name<'_>]) -> Vec<Package> {
-    let mut found: Vec<(usize, Package)> = (0..)
+fn alike(base: &[u8], names: &[Name<'_>]) -> Vec<PackageId> {
+    let mut found: Vec<(usize, PackageId)> = (0..)
         .zip(names)
         .filter(|(_, name)| name.base().len().abs_diff(base.len()) <= FARTHEST)
         .map(|(package, name)| (distance(base, name.base()), package))

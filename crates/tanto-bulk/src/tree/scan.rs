@@ -86,8 +86,8 @@ impl Duplicate {
     pub fn told(&self) -> String {
         let Duplicate { name, first, second } = self;
         match first == second {
-            true => format!("{first} makes {name} more than once; the first is taken"),
-            false => format!("{name} is made in {first} and in {second}; the first is taken"),
+            true => format!("{first} makes {name} more than once: using the first"),
+            false => format!("{name} is made in {first} and in {second}: using the first"),
         }
     }
 }

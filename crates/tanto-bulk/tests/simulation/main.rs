@@ -16,7 +16,7 @@ use tanto_bulk::coordinator::plan::{Plan, Planned};
 use tanto_bulk::coordinator::sources::Sources;
 use tanto_bulk::coordinator::state::{PackageState, State};
 use tanto_bulk::package::records;
-use tanto_bulk::resolve::Package;
+use tanto_bulk::resolve::PackageId;
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::{Command, Exit};
@@ -58,12 +58,12 @@ fn settings(scratch: &Scratch) -> BuildSettings {
 }
 
 /// Returns the records of a random tree, and the dependencies of each package. Some packages cannot be built.
-fn tree(random: &mut Random) -> (String, Vec<Vec<Package>>) {
+fn tree(random: &mut Random) -> (String, Vec<Vec<PackageId>>) {
     let count = 2 + random.below(25);
-    let depends: Vec<Vec<Package>> = (0..count)
+    let depends: Vec<Vec<PackageId>> = (0..count)
         .map(|at| {
-            let mut needs: Vec<Package> =
-                (0..random.below(4)).filter(|_| at > 0).map(|_| random.below(at.max(1)) as Package).collect();
+            let mut needs: Vec<PackageId> =
+                (0..random.below(4)).filter(|_| at > 0).map(|_| random.below(at.max(1)) as PackageId).collect();
             needs.sort_unstable();
             needs.dedup();
             needs
@@ -81,7 +81,7 @@ fn tree(random: &mut Random) -> (String, Vec<Vec<Package>>) {
     (text, depends)
 }
 
-fn plan((text, depends): &(String, Vec<Vec<Package>>)) -> Plan {
+fn plan((text, depends): &(String, Vec<Vec<PackageId>>)) -> Plan {
     Plan::new(&records::read(text.as_bytes()).unwrap(), depends).unwrap()
 }
 
@@ -150,7 +150,7 @@ impl World {
         let state = |row: &Row| PackageState::restore(State::named(&row.state).unwrap(), &row.why);
         let states: HashMap<String, PackageState> = rows.iter().map(|row| (row.name.clone(), state(row))).collect();
         plan.resume(|name| states.get(name).cloned());
-        plan.tried(&self.store().attempts(self.run).unwrap());
+        plan.restore_attempts(&self.store().attempts(self.run).unwrap());
         let mut journal = Journal::start(self.store(), self.run).unwrap();
         plan.rows().for_each(|change| journal.record(change));
         let times = vec![1; plan.packages.len()];
@@ -287,7 +287,7 @@ fn unreliable_clients_and_control_requests_lose_nothing() {
             let last = attempts.iter().rev().find(|attempt| attempt.job == it);
             assert_eq!(last.map(|attempt| &*attempt.outcome), Some("done"), "seed {seed}");
         }
-        let edges: Vec<(Package, Package)> = now.all().flat_map(|it| edges(&now, it)).collect();
+        let edges: Vec<(PackageId, PackageId)> = now.all().flat_map(|it| edges(&now, it)).collect();
         assert_eq!(store.edges(world.run).unwrap(), edges, "seed {seed}");
         retried +=
             control_clients.responses.iter().filter(|response| response.out.ends_with(b" is built again\n")).count();
@@ -296,7 +296,7 @@ fn unreliable_clients_and_control_requests_lose_nothing() {
     assert!(retried > 50 && dropped > 50, "{retried} packages retried, {dropped} results dropped");
 }
 
-fn edges(plan: &Plan, package: Package) -> Vec<(Package, Package)> {
+fn edges(plan: &Plan, package: PackageId) -> Vec<(PackageId, PackageId)> {
     let mut needs = plan.package(package).depends.clone();
     needs.sort_unstable();
     needs.into_iter().map(|needed| (package, needed)).collect()

@@ -59,7 +59,7 @@ fn running_plan(config: &Config) -> Result<NewPlan, BulkError> {
     for row in rows.iter_mut().filter(|row| !prefailed.contains(&&*row.state)) {
         (row.state, row.why) = (State::Open.name().into(), String::new());
     }
-    let plan = Plan::of_rows(&rows, &store.edges(run)?);
+    let plan = Plan::from_rows(&rows, &store.edges(run)?);
     Ok((plan, store, String::new()))
 }
 

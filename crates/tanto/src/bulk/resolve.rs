@@ -7,7 +7,7 @@ use tanto_bulk::error::BulkError;
 use tanto_bulk::package::input_file::InputFile;
 use tanto_bulk::package::records::Record;
 use tanto_bulk::resolve::messages::describe;
-use tanto_bulk::resolve::{Finding, Package, Resolution, resolve};
+use tanto_bulk::resolve::{Finding, PackageId, Resolution, resolve};
 use tanto_sys::fs::file;
 
 use super::args::ResolveArgs;
@@ -91,7 +91,7 @@ fn write_all(out: &mut dyn Write, mut pieces: &mut [IoSlice<'_>]) -> io::Result<
     Ok(())
 }
 
-fn depends_line(depends: &[Package], resolution: &Resolution<'_>) -> Vec<u8> {
+fn depends_line(depends: &[PackageId], resolution: &Resolution<'_>) -> Vec<u8> {
     if depends.is_empty() {
         return Vec::new();
     }

@@ -8,7 +8,7 @@ use tanto_bulk::error::BulkError;
 use tanto_bulk::estimate::{self, distfiles, median_error};
 use tanto_bulk::package::input_file::InputFile;
 use tanto_bulk::package::records::Record;
-use tanto_bulk::resolve::Package;
+use tanto_bulk::resolve::PackageId;
 use tanto_bulk::resolve::meta_dir::resolved_depends;
 use tanto_sys::machine::cpu;
 
@@ -27,8 +27,9 @@ fn simulate(args: &BulkSimulateArgs) -> Result<String, BulkError> {
     let file = InputFile::open(&args.resolved)?;
     let records = file.records()?;
     let depends = resolved_depends(&file, &records)?;
-    let cycle = || format!("{}: packages need each other: run 'tanto bulk resolve' to see which", file.path.display());
-    let forecast = Forecast::new(records.len(), |package: Package| &depends[package as usize][..]).ok_or_else(cycle)?;
+    let cycle = || format!("{}: circular dependencies: run 'tanto bulk resolve' to list them", file.path.display());
+    let forecast =
+        Forecast::new(records.len(), |package: PackageId| &depends[package as usize][..]).ok_or_else(cycle)?;
     let sizes = args.pkgsrc.as_ref().map_or_else(|| vec![0; records.len()], |it| distfiles::sizes(it, &records));
     let tree = estimate::Tree { records: &records, depends: &depends, sizes: &sizes };
     let times =

@@ -6,21 +6,20 @@ use super::{Plan, Planned, row};
 use crate::coordinator::simulate;
 use crate::coordinator::state::{PackageState, State, StateRecord};
 use crate::package::name::Name;
-use crate::resolve::Package;
+use crate::resolve::PackageId;
 
 impl Plan {
-    /// Returns the direct dependents.
-    pub fn users(&self, package: Package) -> &[Package] {
-        &self.users[package as usize]
+    pub fn dependents(&self, package: PackageId) -> &[PackageId] {
+        &self.dependents[package as usize]
     }
 
     /// Returns all direct and indirect dependents of packages, without these.
-    pub fn all_users(&self, packages: &[Package]) -> Vec<Package> {
+    pub fn all_dependents(&self, packages: &[PackageId]) -> Vec<PackageId> {
         let mut seen = vec![false; self.packages.len()];
         packages.iter().for_each(|&package| seen[package as usize] = true);
         let (mut found, mut next) = (Vec::new(), packages.to_vec());
         while let Some(package) = next.pop() {
-            for &user in self.users(package) {
+            for &user in self.dependents(package) {
                 if !std::mem::replace(&mut seen[user as usize], true) {
                     found.push(user);
                     next.push(user);
@@ -30,10 +29,9 @@ impl Plan {
         found
     }
 
-    /// Returns the packages that a user may mean: by name, by directory, or by name without the version. An error is a
-    /// message.
-    pub fn named(&self, word: &str) -> Result<Vec<Package>, String> {
-        let all = |is_it: &dyn Fn(&Planned) -> bool| -> Vec<Package> {
+    /// Finds packages by PKGNAME, by directory, or by PKGBASE. An error is a message.
+    pub fn find(&self, word: &str) -> Result<Vec<PackageId>, String> {
+        let all = |is_it: &dyn Fn(&Planned) -> bool| -> Vec<PackageId> {
             self.all().filter(|&package| is_it(self.package(package))).collect()
         };
         let exact = all(&|it| it.name == word);
@@ -47,23 +45,23 @@ impl Plan {
         match all(&|it| Name::new(it.name.as_bytes()).base() == word.as_bytes())[..] {
             [] => Err(format!("there is no package '{word}'")),
             [one] => Ok(vec![one]),
-            _ => Err(format!("more than one package is '{word}': name it with its version, or its directory")),
+            _ => Err(format!("'{word}' is ambiguous: give the version or the directory")),
         }
     }
 
     /// Replaces a package, or adds the one with the next number. Its dependencies must exist. `keep_state`: the state
     /// does not change.
-    pub fn replace(&mut self, package: Package, mut planned: Planned, keep_state: bool) -> Option<StateRecord> {
+    pub fn replace(&mut self, package: PackageId, mut planned: Planned, keep_state: bool) -> Option<StateRecord> {
         let at = package as usize;
         if at == self.packages.len() {
-            self.users.push(Vec::new());
+            self.dependents.push(Vec::new());
             self.packages.push(Planned { depends: Vec::new(), ..planned.clone() });
         }
         for needed in std::mem::take(&mut self.packages[at].depends) {
-            self.users[needed as usize].retain(|&user| user != package);
+            self.dependents[needed as usize].retain(|&user| user != package);
         }
         for &needed in &planned.depends {
-            self.users[needed as usize].push(package);
+            self.dependents[needed as usize].push(package);
         }
         let old = self.packages[at].state.clone();
         let state = std::mem::replace(&mut planned.state, old);
@@ -71,14 +69,14 @@ impl Plan {
         if keep_state { None } else { self.set(package, state) }
     }
 
-    /// Updates the states of dependents of packages that will not be there, except running and finished ones.
+    /// Updates the states of dependents of lost packages, except running and finished ones.
     pub fn update_dependents(&mut self) -> Vec<StateRecord> {
         let mut records = Vec::new();
-        let Some(chain) = simulate::chain(self.packages.len(), |it| &self.package(it).depends[..]) else {
+        let Some(chain) = simulate::topological_order(self.packages.len(), |it| &self.package(it).depends[..]) else {
             return records;
         };
-        // By package: the one because of which it cannot be built.
-        let mut because: Vec<Option<Package>> = vec![None; self.packages.len()];
+        // By package: the lost dependency.
+        let mut because: Vec<Option<PackageId>> = vec![None; self.packages.len()];
         for package in chain.into_iter().map(|job| job.0) {
             let it = self.package(package);
             let roots = it.depends.iter().filter_map(|&needed| because[needed as usize]);
@@ -99,7 +97,7 @@ impl Plan {
     }
 
     /// Returns the rows of a changed package.
-    pub fn rows_of(&self, package: Package) -> impl Iterator<Item = Change> {
+    pub fn rows_of(&self, package: PackageId) -> impl Iterator<Item = Change> {
         let it = self.package(package);
         let edges = it.depends.iter().map(move |&needs| Change::Edge { package, needs });
         [row(package, it), Change::Edgeless { package }].into_iter().chain(edges)
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_found_again() {
+    fn dependents_follow_their_dependencies() {
         use State::{Done, Failed, IndirectFailed, IndirectPrefailed, Open, Prefailed};
         let mut plan = plan();
         plan.set(0, PackageState::Failed(String::new()));
@@ -150,19 +148,16 @@ mod tests {
     }
 
     #[test]
-    fn users_name_packages_as_they_like() {
+    fn packages_are_found_by_name_base_or_directory() {
         let plan = plan();
-        assert_eq!(
-            (plan.named("lib-1"), plan.named("a/lib"), plan.named("lib")),
-            (Ok(vec![1]), Ok(vec![1]), Ok(vec![1]))
-        );
-        assert_eq!(plan.named("a/py-x"), Ok(vec![3, 4]));
-        assert_eq!(plan.named("none"), Err("there is no package 'none'".into()));
-        assert_eq!(plan.all_users(&[0]), [1, 2]);
+        assert_eq!((plan.find("lib-1"), plan.find("a/lib"), plan.find("lib")), (Ok(vec![1]), Ok(vec![1]), Ok(vec![1])));
+        assert_eq!(plan.find("a/py-x"), Ok(vec![3, 4]));
+        assert_eq!(plan.find("none"), Err("there is no package 'none'".into()));
+        assert_eq!(plan.all_dependents(&[0]), [1, 2]);
         let mut plan = plan.clone();
         plan.replace(2, Planned { depends: vec![3], ..plan.package(2).clone() }, true);
         plan.replace(5, Planned { name: "lib-2".into(), depends: vec![0], ..plan.package(1).clone() }, true);
-        assert_eq!((plan.users(1), plan.users(3), plan.users(0)), (&[][..], &[2][..], &[1, 5][..]));
-        assert!(plan.named("lib").unwrap_err().starts_with("more than one package is 'lib'"));
+        assert_eq!((plan.dependents(1), plan.dependents(3), plan.dependents(0)), (&[][..], &[2][..], &[1, 5][..]));
+        assert!(plan.find("lib").unwrap_err().starts_with("'lib' is ambiguous"));
     }
 }

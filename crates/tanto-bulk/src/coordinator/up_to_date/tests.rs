@@ -38,7 +38,7 @@ impl World {
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + second)).unwrap();
     }
 
-    fn plan(packages: &[(&str, &[Package])]) -> Plan {
+    fn plan(packages: &[(&str, &[PackageId])]) -> Plan {
         let text: String = packages.iter().map(|(name, _)| format!("PKGNAME={name}\nPKG_LOCATION=a/b\n")).collect();
         let records = records::read(text.as_bytes()).unwrap();
         Plan::new(&records, &packages.iter().map(|(_, depends)| depends.to_vec()).collect::<Vec<_>>()).unwrap()
@@ -56,9 +56,9 @@ impl World {
         plan
     }
 
-    fn why(&self, name: &str, depends: &[(&str, &[Package])]) -> String {
+    fn why(&self, name: &str, depends: &[(&str, &[PackageId])]) -> String {
         let mut all = depends.to_vec();
-        let needs: Vec<Package> = (0..depends.len() as Package).collect();
+        let needs: Vec<PackageId> = (0..depends.len() as PackageId).collect();
         all.push((name, &needs));
         self.look(&Self::plan(&all)).pop().unwrap().verdict.err().unwrap_or_default()
     }
@@ -105,7 +105,7 @@ fn file_with_several_idents_matches_each() {
 #[test]
 fn changed_dependency_makes_package_stale() {
     let world = World::new("check-needs");
-    let depends: [(&str, &[Package]); 2] = [("lib-1.3", &[]), ("new-1", &[])];
+    let depends: [(&str, &[PackageId]); 2] = [("lib-1.3", &[]), ("new-1", &[])];
     for (built_with, why) in [
         (&["lib-1.3"][..], ""),
         (&[], ""),
@@ -134,7 +134,7 @@ fn missing_and_foreign_files_are_stale() {
 }
 
 fn states(plan: &Plan) -> Vec<(State, Freshness)> {
-    plan.packages.iter().map(|it| (it.state(), it.standing.clone())).collect()
+    plan.packages.iter().map(|it| (it.state(), it.freshness.clone())).collect()
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn up_to_date_package_with_done_dependencies_is_done() {
     world.package("both-1.0", "", &["good-1.0"], 2);
     world.package("fine-1.0", "", &["good-1.0"], 2);
     world.package("late-1.0", "", &["good-1.0"], 1);
-    let packages: [(&str, &[Package]); 6] = [
+    let packages: [(&str, &[PackageId]); 6] = [
         ("lib-1.0", &[]),
         ("good-1.0", &[]),
         ("user-1.0", &[0]),
@@ -181,10 +181,10 @@ fn rebuilt_package_makes_dependents_stale() {
     world.package("loose-1.0", "", &[], 2);
     let mut plan =
         world.settled(World::plan(&[("lib-1.0", &[]), ("user-1.0", &[0]), ("loose-1.0", &[0]), ("skip-1", &[])]), true);
-    let whys = |plan: &Plan| plan.all().map(|it| plan.due(it)).collect::<Vec<_>>();
+    let whys = |plan: &Plan| plan.all().map(|it| plan.build_reason(it)).collect::<Vec<_>>();
     let missing = || Some("it was not built yet".to_owned());
     assert_eq!(whys(&plan), [missing(), None, None, missing()]);
-    plan.built(0);
+    plan.mark_rebuilt(0);
     let rebuilt = Some("lib-1.0, which it was built with, was built again".to_owned());
     assert_eq!(whys(&plan), [missing(), rebuilt, None, missing()]);
 }

@@ -36,7 +36,7 @@ pub(super) fn open<R: Read>(mut from: R) -> Result<(Signed, Checked<io::Take<R>>
     if name != HASH.as_bytes() {
         return Err(ArchiveError::NoPackage);
     }
-    let mut signed = Signed::read(text).ok_or(ArchiveError::Signature("its +PKG_HASH makes no sense"))?;
+    let mut signed = Signed::read(text).ok_or(ArchiveError::Signature("malformed +PKG_HASH"))?;
     let (name, signature) = whole(&mut from)?;
     let form = FORMS.into_iter().find(|form| form.as_bytes() == name);
     signed.form = form.ok_or(ArchiveError::Signature("there is no signature"))?;
@@ -65,7 +65,7 @@ struct Head {
 
 impl Head {
     fn read(from: &mut impl Read) -> Result<Head, ArchiveError> {
-        let broken = || ArchiveError::Member("the head of a member of the signed archive makes no sense");
+        let broken = || ArchiveError::Member("malformed header in the signed archive");
         let mut head = [0; 60];
         from.read_exact(&mut head)?;
         let number = |field: &[u8]| std::str::from_utf8(field.trim_ascii()).ok()?.parse::<u64>().ok();

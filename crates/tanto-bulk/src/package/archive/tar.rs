@@ -87,7 +87,7 @@ impl<R: Read> Members<R> {
                 _ => return self.begin(&head, extensions, size).map(Some),
             }
         }
-        Err(ArchiveError::Member("too much is extensions of one member"))
+        Err(ArchiveError::Member("the extensions of a member are too large"))
     }
 
     fn next_head(&mut self) -> Result<Option<[u8; BLOCK]>, ArchiveError> {
@@ -109,7 +109,7 @@ impl<R: Read> Members<R> {
         }
         match has_valid_checksum(&head) {
             true => self.begun = true,
-            false if self.begun => return Err(ArchiveError::Member("the head of a member is not what its sum says")),
+            false if self.begun => return Err(ArchiveError::Member("wrong checksum in the header of a member")),
             false => return Err(ArchiveError::NoPackage),
         }
         Ok(Some(head))
@@ -157,7 +157,7 @@ impl<R: Read> Members<R> {
             _ => Vec::new(),
         };
         if path.is_empty() || path.len().max(link.len()) > MAX_PATH || path.contains(&0) || link.contains(&0) {
-            return Err(ArchiveError::Member("a member's name makes no sense"));
+            return Err(ArchiveError::Member("malformed name of a member"));
         }
         let word = |field: &[u8]| number(field).ok_or(ArchiveError::Member("a field is no number"));
         let id = |extensions: Option<u64>, field: &[u8]| {
@@ -199,7 +199,7 @@ impl<R: Read> Read for Members<R> {
 impl Extensions {
     /// Parses POSIX lines `LENGTH KEY=VALUE`; the length is that of the whole line.
     fn read(&mut self, mut text: &[u8]) -> Result<(), ArchiveError> {
-        let bad = ArchiveError::Member("what is extensions of a member makes no sense");
+        let bad = ArchiveError::Member("malformed extensions of a member");
         while !text.is_empty() {
             let Some((line, rest)) = line(text) else { return Err(bad) };
             let Some(equals) = line.iter().position(|&byte| byte == b'=') else { return Err(bad) };

@@ -79,7 +79,7 @@ fn files(package: &[u8]) -> Result<Vec<Named>, ArchiveError> {
     Ok(files)
 }
 
-fn told(package: &[u8]) -> String {
+fn message(package: &[u8]) -> String {
     files(package).err().map(|bad| bad.to_string()).unwrap_or_default()
 }
 
@@ -102,7 +102,7 @@ fn metadata_is_read_without_the_rest() {
     let at = package.len() - 1024;
     package[at..].fill(b'x');
     assert!(Package::read(&package[..]).is_ok());
-    assert_eq!(told(&package), "the package's archive is damaged: the head of a member is not what its sum says");
+    assert_eq!(message(&package), "the package's archive is damaged: wrong checksum in the header of a member");
 }
 
 #[test]
@@ -132,12 +132,12 @@ fn errors_describe_the_damage() {
         (&twice, "the package has two +DESC"),
         (&huge, "package metadata exceeds the limit of 128 MiB"),
         (&names, "the package's archive is damaged: a name is too long"),
-        (&chain, "the package's archive is damaged: too much is said of one member"),
+        (&chain, "the package's archive is damaged: the extensions of a member are too large"),
         (b"BZh91AY&SY", "the package is compressed with bzip2; only gzip is supported"),
         (b"\xfd7zXZ\0\0", "the package is compressed with xz; only gzip is supported"),
         (&head("+CONTENTS", b'S', 0), "the package's archive is damaged: a member is of no known kind"),
     ] {
-        assert_eq!(told(package), why);
+        assert_eq!(message(package), why);
     }
     assert!(files(&damaged).is_err());
 }
@@ -185,19 +185,22 @@ fn signed_package_is_compared_with_its_text() {
     let package = lib();
     let good = signed(&package, "lib-1.0");
     let read = Package::read(&good[..]).unwrap();
-    let said = read.metadata().signed().unwrap();
-    assert_eq!((&said.name[..], said.form, &said.signature[..]), (&b"lib-1.0"[..], "+PKG_GPG_SIGNATURE", &b"good"[..]));
-    assert!(said.text.starts_with(b"pkgsrc signature\n"));
+    let parsed = read.metadata().signed().unwrap();
+    assert_eq!(
+        (&parsed.name[..], parsed.form, &parsed.signature[..]),
+        (&b"lib-1.0"[..], "+PKG_GPG_SIGNATURE", &b"good"[..])
+    );
+    assert!(parsed.text.starts_with(b"pkgsrc signature\n"));
     let bad = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut package = good.clone();
         change(&mut package);
-        told(&package)
+        message(&package)
     };
     let last = good.len() - 1;
     let why = |what: &str| format!("the package is not what was signed: {what}");
-    assert_eq!(told(&signed(&package, "lib-1.1")), why("it has another name"));
+    assert_eq!(message(&signed(&package, "lib-1.1")), why("it has another name"));
     assert_eq!(bad(&|it| it[last - package.len() + 600] ^= 1), why("a block has another digest"));
-    assert_eq!(bad(&|it| it[70] ^= 1), why("its +PKG_HASH makes no sense"));
+    assert_eq!(bad(&|it| it[70] ^= 1), why("malformed +PKG_HASH"));
     let size = format!("file size: {}", package.len());
     let at = memchr::memmem::find(&good, size.as_bytes()).unwrap() + size.len() - 1;
     assert_eq!(bad(&|it| it[at] -= 1), why("it has another size"));

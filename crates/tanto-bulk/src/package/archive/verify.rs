@@ -22,7 +22,7 @@ pub fn verify(from: impl Read) -> Result<(), ArchiveError> {
         }
     }
     match open.keys().min() {
-        Some(missing) => Err(damaged(missing, "is named by +CONTENTS and missing")),
+        Some(missing) => Err(damaged(missing, "is in +CONTENTS and missing")),
         None => Ok(()),
     }
 }
@@ -64,7 +64,7 @@ mod tests {
         gzip(&tar(&[("+CONTENTS", contents.as_bytes()), ("bin/x", file)]))
     }
 
-    fn told(package: &[u8]) -> String {
+    fn message(package: &[u8]) -> String {
         verify(package).map_or_else(|bad| bad.to_string(), |()| "whole".into())
     }
 
@@ -72,24 +72,24 @@ mod tests {
     fn files_are_compared_with_their_digests() {
         let contents = format!("@name lib-1\n@cwd /pkg\nbin/x\n@comment MD5:{}\n", HELLO.to_uppercase());
         let whole = package(&contents, b"hello");
-        assert_eq!(told(&whole), "whole");
+        assert_eq!(message(&whole), "whole");
         assert_eq!(
-            told(&package(&contents, b"hallo")),
+            message(&package(&contents, b"hallo")),
             "the package is damaged: bin/x has another MD5 than +CONTENTS records"
         );
         let more = contents.clone() + "bin/y\n@comment MD5:00\n";
-        assert_eq!(told(&package(&more, b"hello")), "the package is damaged: bin/y is named by +CONTENTS and missing");
+        assert_eq!(message(&package(&more, b"hello")), "the package is damaged: bin/y is in +CONTENTS and missing");
         for at in [whole.len() / 2, whole.len() - 5] {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
-            assert_ne!(told(&damaged), "whole", "byte {at} of {}", whole.len());
+            assert_ne!(message(&damaged), "whole", "byte {at} of {}", whole.len());
         }
     }
 
     #[test]
     fn files_without_digest_are_accepted() {
-        assert_eq!(told(&package("@name lib-1\n@cwd /pkg\nbin/x\n", b"any")), "whole");
+        assert_eq!(message(&package("@name lib-1\n@cwd /pkg\nbin/x\n", b"any")), "whole");
         let twice = "@name lib-1\n@cwd /pkg\nbin/x\n@comment MD5:00\n@cwd /other\nbin/x\n@comment MD5:01\n";
-        assert_eq!(told(&package(twice, b"any")), "whole");
+        assert_eq!(message(&package(twice, b"any")), "whole");
     }
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tanto_sys::fs::file;
 
 use super::environment;
-use super::files::{Files, Fingerprint, stamp};
+use super::files::{Files, InputHash, stamp};
 use super::path_view::PathView;
 use crate::config::Config;
 use crate::package::digest::hex;
@@ -40,7 +40,7 @@ const OTHERS: [&str; 12] = [
 const DEEPEST: usize = 12;
 
 /// Digests by parts that a user knows.
-pub(super) struct Base(Vec<(String, Fingerprint)>);
+pub(super) struct Base(Vec<(String, InputHash)>);
 
 impl Base {
     /// Reads the current state.
@@ -78,7 +78,7 @@ impl Base {
         Base(parts)
     }
 
-    pub(super) fn print(&self) -> Fingerprint {
+    pub(super) fn print(&self) -> InputHash {
         let mut hash = Sha256::new_with_prefix(VERSION);
         for (name, print) in &self.0 {
             hash.update([name.as_bytes(), b"\0", print].concat());
@@ -88,7 +88,7 @@ impl Base {
 
     /// Saves it for the next scan.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let line = |(name, print): &(String, Fingerprint)| format!("{} {name}\n", hex(print));
+        let line = |(name, print): &(String, InputHash)| format!("{} {name}\n", hex(print));
         fs::write(path, self.0.iter().map(line).collect::<String>())
     }
 
@@ -98,7 +98,7 @@ impl Base {
         let old: BTreeMap<&str, &str> =
             text.lines().filter_map(|line| line.split_once(' ')).map(|(print, name)| (name, print)).collect();
         let is_other =
-            |(name, print): &&(String, Fingerprint)| old.get(name.as_str()).is_none_or(|old| *old != hex(print));
+            |(name, print): &&(String, InputHash)| old.get(name.as_str()).is_none_or(|old| *old != hex(print));
         let gone = |name: &&&str| !self.0.iter().any(|(own, _)| own == **name);
         let changed = self.0.iter().filter(is_other).map(|(name, _)| name.clone());
         changed.chain(old.keys().filter(gone).map(|name| (*name).to_owned())).collect()

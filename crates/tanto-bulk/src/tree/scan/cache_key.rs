@@ -12,14 +12,14 @@ use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 use tanto_sys::fs::file;
 
-use super::files::{FileId, Files, Fingerprint, makefiles, stamp};
+use super::files::{FileId, Files, InputHash, makefiles, stamp};
 use super::path_view::PathView;
 
 pub(super) struct CacheKeys {
     pub files: Files,
     pkgsrc: Vec<u8>,
     path_view: PathView,
-    base: Fingerprint,
+    base: InputHash,
     parents: HashMap<FileId, FileId, RandomState>,
     /// The mtime of a file, or of the newest makefile of a directory, in nanoseconds since 1970.
     written: HashMap<Vec<u8>, Option<i64>, RandomState>,
@@ -28,19 +28,19 @@ pub(super) struct CacheKeys {
 }
 
 impl CacheKeys {
-    pub fn new(files: Files, pkgsrc: &str, path_view: PathView, base: Fingerprint) -> CacheKeys {
+    pub fn new(files: Files, pkgsrc: &str, path_view: PathView, base: InputHash) -> CacheKeys {
         let (parents, written, asked) = (HashMap::default(), HashMap::default(), HashMap::default());
         CacheKeys { files, pkgsrc: pkgsrc.as_bytes().to_vec(), path_view, base, parents, written, asked }
     }
 
     /// The key of a directory, from the makefiles in the SCAN_DEPENDS of its records.
-    pub fn key(&mut self, location: &str, records: &[u8]) -> Fingerprint {
+    pub fn key(&mut self, location: &str, records: &[u8]) -> InputHash {
         self.made(location, records, i64::MAX).0
     }
 
     /// The key of a result that was obtained at this time, in nanoseconds since 1970. `None` if an input changed
     /// meanwhile.
-    pub fn key_since(&mut self, location: &str, records: &[u8], began_ns: i64) -> Option<Fingerprint> {
+    pub fn key_since(&mut self, location: &str, records: &[u8], began_ns: i64) -> Option<InputHash> {
         let (key, settled) = self.made(location, records, began_ns);
         settled.then_some(key)
     }
@@ -61,7 +61,7 @@ impl CacheKeys {
         })
     }
 
-    fn made(&mut self, location: &str, records: &[u8], began_ns: i64) -> (Fingerprint, bool) {
+    fn made(&mut self, location: &str, records: &[u8], began_ns: i64) -> (InputHash, bool) {
         let ids = self.all(location, records);
         let mut hash = Sha256::new().chain_update(self.base).chain_update(location);
         let mut settled = true;
@@ -167,11 +167,11 @@ mod tests {
         place
     }
 
-    fn inputs(place: &Scratch, base: Fingerprint) -> CacheKeys {
+    fn inputs(place: &Scratch, base: InputHash) -> CacheKeys {
         CacheKeys::new(Files::default(), place.text(), PathView::default(), base)
     }
 
-    fn key(place: &Scratch) -> Fingerprint {
+    fn key(place: &Scratch) -> InputHash {
         inputs(place, [0; 32]).key("a/p", RECORDS)
     }
 

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use tanto_record::database::{DigestRow, Stamp};
 use tanto_sys::fs::file;
 
-pub(super) type Fingerprint = [u8; 32];
+pub(super) type InputHash = [u8; 32];
 
 /// The index of a file or directory.
 pub(super) type FileId = u32;
@@ -40,7 +40,7 @@ pub(super) struct Files {
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     /// The digest of path and content.
-    pub print: Fingerprint,
+    pub print: InputHash,
     /// The change time in nanoseconds since 1970; `None` if absent.
     pub changed_ns: Option<i64>,
     pub looked_ns: i64,
@@ -149,7 +149,7 @@ pub(super) fn stamp(data: &Metadata) -> Stamp {
     }
 }
 
-fn print(path: &[u8], digest: &[u8]) -> Fingerprint {
+fn print(path: &[u8], digest: &[u8]) -> InputHash {
     Sha256::new().chain_update(path).chain_update([0]).chain_update(digest).finalize().into()
 }
 
@@ -164,7 +164,7 @@ mod tests {
     use std::time::Duration;
     use tanto_testing::Scratch;
 
-    fn print_of(known: &[DigestRow], path: &[u8]) -> (Fingerprint, Vec<DigestRow>) {
+    fn print_of(known: &[DigestRow], path: &[u8]) -> (InputHash, Vec<DigestRow>) {
         let mut files = Files::knowing(known.to_vec());
         let id = if path.ends_with(b"/") { files.listing(&path[..path.len() - 1]) } else { files.file(path) };
         (files.seen(id).print, files.take_fresh())

@@ -74,10 +74,7 @@ mod tests {
         let told: Vec<String> = duplicates.iter().map(Duplicate::told).collect();
         assert_eq!(
             told,
-            [
-                "a/b makes one-1 more than once; the first is taken",
-                "two-1 is made in a/b and in c/d; the first is taken"
-            ]
+            ["a/b makes one-1 more than once: using the first", "two-1 is made in a/b and in c/d: using the first"]
         );
     }
 
