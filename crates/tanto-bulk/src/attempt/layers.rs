@@ -39,7 +39,7 @@ const DB: &str = "db";
 /// The dependencies of a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dependencies {
-    /// In the order in which pkg_add would install them.
+    /// In the order of the package.
     pub direct: Vec<String>,
     /// All others, transitively, in any order.
     pub indirect: Vec<String>,
@@ -111,7 +111,7 @@ fn compose(
     lowest: (&Path, &Path),
     private: &Path,
 ) -> Result<LayerStack, LayerError> {
-    let root = store.root();
+    let root = &store.root;
     let kit = pkgdb::read_kit(&root.prefix, lowest.1)?;
     let pins = store.pin(private)?;
     let names: Vec<String> = dependencies.direct.iter().chain(&dependencies.indirect).cloned().collect();

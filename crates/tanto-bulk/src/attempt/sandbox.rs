@@ -113,7 +113,11 @@ impl Sandbox {
             logs: config.bulklog.clone(),
             wrkobjdir: config.wrkobjdir.clone(),
             prepare_chroot: config.client_prepare_chroot.clone(),
-            layers: (config.layers && overlays).then(|| store(config, *as_user)),
+            layers: (config.layers && overlays).then(|| {
+                let root =
+                    InstallRoot { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user: *as_user };
+                LayerStore::new(Path::new(&config.state).join("layers"), root, config.layers_size.unwrap_or(0))
+            }),
         };
         it.layers.as_ref().map_or(Ok(()), LayerStore::begin).map_err(failed)?;
         Ok(it)
@@ -313,11 +317,6 @@ const MAKE_WRAPPERS: &str = "makes";
 /// Sorts parents before children.
 fn sorted(mounts: &mut [Mount]) {
     mounts.sort_by_key(|mount| template::depth(&mount.at));
-}
-
-fn store(config: &Config, as_user: bool) -> LayerStore {
-    let root = InstallRoot { prefix: (&config.prefix).into(), pkgdb: (&config.pkgdb).into(), as_user };
-    LayerStore::new(Path::new(&config.state).join("layers"), root, config.layers_size.unwrap_or(0))
 }
 
 /// Read-only mounts besides the template.

@@ -23,11 +23,11 @@ impl LayerRequest {
     /// Writes the request to a file. Fails if a path is not UTF-8, or a value contains a newline.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         let LayerRequest { store, dependencies } = self;
-        let root = store.root();
+        let root = &store.root;
         let path = |path: &Path| path.to_str().map(str::to_owned);
         let one = [
-            ("store", path(store.dir())),
-            ("size", Some(store.limit().to_string())),
+            ("store", path(&store.dir)),
+            ("size", Some(store.limit.to_string())),
             ("prefix", path(&root.prefix)),
             ("pkgdb", path(&root.pkgdb)),
             ("user", Some(root.as_user.to_string())),
@@ -71,7 +71,7 @@ impl LayerRequest {
 /// pkg_add, if there are any.
 pub fn provide(place: &SandboxDir, request: &LayerRequest) -> Result<Option<String>, LayerError> {
     lifecycle::exit_with_parent()?;
-    let root = request.store.root();
+    let root = &request.store.root;
     let private = place.private();
     dir_tree::remove(&private)?;
     make_dir(&private)?;

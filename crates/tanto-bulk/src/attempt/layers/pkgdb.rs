@@ -73,7 +73,7 @@ pub(super) fn write(
     names: &[String],
     lowest: &Path,
 ) -> Result<(), LayerError> {
-    let root = store.root();
+    let root = &store.root;
     let db = root.db(private);
     make_dir(&InstallRoot::tree(private))?;
     let mut above: Vec<&Path> = db.ancestors().take_while(|dir| !dir.exists()).collect();

@@ -23,10 +23,10 @@ use super::{InstallRoot, LayerError};
 /// A store of layers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LayerStore {
-    dir: PathBuf,
-    root: InstallRoot,
+    pub(super) dir: PathBuf,
+    pub(super) root: InstallRoot,
     /// Bytes; 0: unlimited.
-    limit: u64,
+    pub(super) limit: u64,
 }
 
 /// The layers in use by one package, which are not evicted.
@@ -50,18 +50,6 @@ impl LayerStore {
     /// `limit`: bytes; 0: unlimited.
     pub fn new(dir: impl Into<PathBuf>, root: InstallRoot, limit: u64) -> LayerStore {
         LayerStore { dir: dir.into(), root, limit }
-    }
-
-    pub fn root(&self) -> &InstallRoot {
-        &self.root
-    }
-
-    pub(super) fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    pub(super) fn limit(&self) -> u64 {
-        self.limit
     }
 
     /// Creates the store, or prepares that of an earlier build. No process may use it yet.
