@@ -90,7 +90,10 @@ fn collect(command: &clap::Command, name: &str, all: &mut Vec<(String, Vec<u8>)>
 fn page(man: &Man, command: &clap::Command, name: &str, out: &mut dyn io::Write) -> io::Result<()> {
     man.render_title(out)?;
     man.render_name_section(out)?;
-    man.render_synopsis_section(out)?;
+    let usage = command.clone().render_usage().to_string();
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]).text([roman(usage.trim_start_matches("Usage: "))]);
+    synopsis.to_writer(out)?;
     man.render_description_section(out)?;
     man.render_options_section(out)?;
     let subcommands = command.get_subcommands().filter(|below| !below.is_hide_set()).map(|below| {
@@ -109,7 +112,12 @@ fn page(man: &Man, command: &clap::Command, name: &str, out: &mut dyn io::Write)
         section("ENVIRONMENT", entries(VARIABLES).chain(entries(ENVIRONMENT)), out)?;
         section("FILES", entries(FILES), out)?;
     }
-    section("EXIT STATUS", entries(EXIT_STATUS).take(if name == "tanto-run" { 0 } else { 3 }), out)?;
+    // The descriptions of these two list other codes.
+    if !["tanto-run", "tanto-bench-compare"].contains(&name) {
+        let failure = if name == "tanto-build" { BUILD_FAILURE } else { "Failure, or wrong usage." };
+        let codes = [("0", "Success."), ("1", failure), ("130", "Interrupted.")];
+        section("EXIT STATUS", entries(&codes), out)?;
+    }
     let parent = name.rsplit_once('-').map_or("ninja", |(parent, _)| parent);
     let mut roff = Roff::new();
     roff.control("SH", ["SEE ALSO"]).text([bold(parent), roman("(1)")]);
@@ -162,11 +170,8 @@ const FILES: &[(&str, &str)] = &[
     ("$XDG_CONFIG_HOME/tanto/config, ~/.config/tanto/config", "Settings of the user, in TOML."),
 ];
 
-const EXIT_STATUS: &[(&str, &str)] = &[
-    ("0", "Success."),
-    ("1", "Failure, or wrong usage. A build stopped by a failed command exits with that command's code."),
-    ("130", "Interrupted."),
-];
+const BUILD_FAILURE: &str =
+    "Failure, or wrong usage. A build stopped by a failed command exits with that command's code.";
 
 /// Lists targets for all shells. They are taken as they are: `compgen -W` would expand them, and run a command that a
 /// manifest hides in a name.
