@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueHint};
 use tanto_exec::job::ExecutedBy;
 use tanto_exec::startup::Startup;
 use tanto_ninja::canon::canonical;
-use tanto_record::session::{Session, Sessions};
+use tanto_record::session::{FindSessionError, Session, SessionError, Sessions};
 use tanto_record::views::report::timings::{ProgramStarts, Timings, is_comparable};
 use tanto_record::views::{
     html,
@@ -92,56 +92,50 @@ struct TimingsArgs {
     json: bool,
 }
 
-/// Text for standard output and standard error.
-struct ReportText {
-    out: Vec<u8>,
-    err: Vec<u8>,
-}
-
-impl From<Vec<u8>> for ReportText {
-    fn from(out: Vec<u8>) -> ReportText {
-        ReportText { out, err: Vec::new() }
-    }
+#[derive(Debug, thiserror::Error)]
+enum ReportError {
+    #[error(transparent)]
+    Find(#[from] FindSessionError),
+    #[error(transparent)]
+    Read(#[from] SessionError),
+    #[error("no session has a command that made '{0}': 'tanto report sessions' lists the sessions")]
+    NoOutput(String),
+    #[error("writing {path}: {cause}")]
+    Write { path: String, cause: String },
 }
 
 pub fn run(args: &ReportArgs) -> CommandOutput {
-    match answer(args) {
-        Ok(ReportText { out, err }) => CommandOutput { out, err, code: 0 },
-        Err(message) => CommandOutput::failed(Invocation::Tanto, "error", &message),
-    }
+    report(args).unwrap_or_else(|error| CommandOutput::failed(Invocation::Tanto, "error", error.to_string().as_bytes()))
 }
 
-fn answer(args: &ReportArgs) -> Result<ReportText, Vec<u8>> {
+fn report(args: &ReportArgs) -> Result<CommandOutput, ReportError> {
     let dir = args.dir.as_deref().unwrap_or(OsStr::new("."));
     let all = Sessions::new(&EnvVars::of_process().state(Some(dir.as_bytes())));
-    let answer = match &args.command {
+    let text = match &args.command {
         ReportCommand::Output { file } => return command_output(&all, file.as_deref().map(OsStr::as_bytes)),
         ReportCommand::Sessions => listed(&all),
         ReportCommand::Rebuilds(session) => rebuilds::text(&find(&all, session)?.1),
         ReportCommand::Trace(session) => trace::json(&find(&all, session)?.1),
         ReportCommand::Timings(args) => timings(&all, args)?,
     };
-    Ok(answer.into())
-}
-
-fn session_name(all: &Sessions, wanted: &[u8]) -> Result<String, Vec<u8>> {
-    all.find(wanted).map_err(|error| error.to_string().into_bytes())
+    Ok(CommandOutput::printed(text, 0))
 }
 
 /// Returns the name and the content of a session.
-fn find(all: &Sessions, arg: &SessionArg) -> Result<(String, Session), Vec<u8>> {
-    let name = session_name(all, arg.session.as_bytes())?;
+fn find(all: &Sessions, arg: &SessionArg) -> Result<(String, Session), ReportError> {
+    let name = all.find(arg.session.as_bytes())?;
     let session = read(all, &name)?;
     Ok((name, session))
 }
 
 /// The output of one command, with a line about it on standard error; without a file, of all commands of the last
 /// build.
-fn command_output(all: &Sessions, file: Option<&[u8]>) -> Result<ReportText, Vec<u8>> {
+fn command_output(all: &Sessions, file: Option<&[u8]>) -> Result<CommandOutput, ReportError> {
     let color = std::io::stdout().is_terminal();
     let Some(file) = file else {
-        let name = session_name(all, b"1")?;
-        return Ok(output::all(&read(all, &name)?, &|place| all.read_output(&name, place), color).into());
+        let name = all.find(b"1")?;
+        let text = output::all(&read(all, &name)?, &|place| all.read_output(&name, place), color);
+        return Ok(CommandOutput::printed(text, 0));
     };
     let path = canonical(file);
     // Unreadable sessions are skipped.
@@ -150,10 +144,11 @@ fn command_output(all: &Sessions, file: Option<&[u8]>) -> Result<ReportText, Vec
         let Ok(session) = read(all, &name) else { continue };
         if let Some(job) = output::of(&session, &path) {
             let out = output::printed(job, &|place| all.read_output(&name, place), color);
-            return Ok(ReportText { out, err: [name.as_bytes(), b": ", &output::head(job)].concat() });
+            let err = [name.as_bytes(), b": ", &output::head(job)].concat();
+            return Ok(CommandOutput { out, err, code: 0 });
         }
     }
-    Err([b"no session has a command that made '", &path[..], b"': 'tanto report sessions' lists the sessions"].concat())
+    Err(ReportError::NoOutput(String::from_utf8_lossy(&path).into_owned()))
 }
 
 fn listed(all: &Sessions) -> Vec<u8> {
@@ -170,14 +165,17 @@ fn listed(all: &Sessions) -> Vec<u8> {
     text
 }
 
-fn read(all: &Sessions, name: &str) -> Result<Session, Vec<u8>> {
-    Session::read(&all.path(name)).map_err(|bad| bad.0)
+fn read(all: &Sessions, name: &str) -> Result<Session, SessionError> {
+    Session::read(&all.path(name))
 }
 
-fn timings(all: &Sessions, args: &TimingsArgs) -> Result<Vec<u8>, Vec<u8>> {
+fn timings(all: &Sessions, args: &TimingsArgs) -> Result<Vec<u8>, ReportError> {
     let (name, session) = find(all, &args.session)?;
     let earlier = match &args.against {
-        Some(other) => Some(session_name(all, other.as_bytes()).and_then(|other| Ok((read(all, &other)?, other)))?),
+        Some(other) => {
+            let other = all.find(other.as_bytes())?;
+            Some((read(all, &other)?, other))
+        }
         None => comparable(all, &name, &session),
     };
     let earlier = earlier.as_ref().map(|(session, name)| (&name[..], session));
@@ -185,10 +183,11 @@ fn timings(all: &Sessions, args: &TimingsArgs) -> Result<Vec<u8>, Vec<u8>> {
     let Some(file) = &args.html else {
         return Ok(if args.json { timings.json() } else { timings.text() });
     };
-    let file_name = file.as_os_str().as_bytes();
-    let written = std::fs::write(file, html::html(&timings));
-    written.map_err(|error| [b"writing ", file_name, b": ", &tanto_sys::error::text(&error)[..]].concat())?;
-    Ok([b"wrote ", file_name, b"\n"].concat())
+    std::fs::write(file, html::html(&timings)).map_err(|error| ReportError::Write {
+        path: file.display().to_string(),
+        cause: String::from_utf8_lossy(&tanto_sys::error::text(&error)).into_owned(),
+    })?;
+    Ok([b"wrote ", file.as_os_str().as_bytes(), b"\n"].concat())
 }
 
 /// The programs that the commands of a session started, with their startup costs.

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{AdmissionLimits, Order, Schedule};
 use tanto_exec::simulate::{self, SimulatedBuild};
+use tanto_record::session::{FindSessionError, SessionError};
 
 use crate::invocation::Invocation;
 use crate::output::CommandOutput;
@@ -77,10 +78,26 @@ struct Build {
     about: String,
 }
 
+#[derive(Debug, thiserror::Error)]
+enum SimulateError {
+    #[error("{dir}: {cause}")]
+    ChangeDir { dir: String, cause: String },
+    #[error(transparent)]
+    Find(#[from] FindSessionError),
+    #[error(transparent)]
+    Read(#[from] SessionError),
+    #[error("no command ran in session {0}")]
+    EmptySession(String),
+    #[error("no command makes these targets")]
+    NoCommand,
+    #[error(transparent)]
+    Manifest(#[from] tanto_ninja::error::Error),
+}
+
 pub fn run(args: &SimulateArgs) -> CommandOutput {
     match load(args) {
         Ok(build) => CommandOutput::printed(report(&build, args), 0),
-        Err(message) => CommandOutput::failed(Invocation::Tanto, "error", &message),
+        Err(error) => CommandOutput::failed(Invocation::Tanto, "error", error.to_string().as_bytes()),
     }
 }
 
@@ -103,10 +120,12 @@ fn parse_memory(value: &str) -> Result<Memory, &'static str> {
     memory.ok_or("expected 'off' or a size such as 8G")
 }
 
-fn load(args: &SimulateArgs) -> Result<Build, Vec<u8>> {
+fn load(args: &SimulateArgs) -> Result<Build, SimulateError> {
     if let Some(dir) = &args.dir {
-        std::env::set_current_dir(dir)
-            .map_err(|error| [dir.as_os_str().as_encoded_bytes(), b": ", &tanto_sys::error::text(&error)].concat())?;
+        std::env::set_current_dir(dir).map_err(|error| SimulateError::ChangeDir {
+            dir: dir.display().to_string(),
+            cause: String::from_utf8_lossy(&tanto_sys::error::text(&error)).into_owned(),
+        })?;
     }
     match &args.session {
         Some(session) => session::load(session.as_encoded_bytes()),

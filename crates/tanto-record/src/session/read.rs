@@ -106,7 +106,8 @@ impl SessionJob {
 }
 
 /// A message that explains why a session cannot be read.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", String::from_utf8_lossy(.0))]
 pub struct SessionError(pub Vec<u8>);
 
 impl Session {

@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
-use tanto_record::session::{Session, SessionError, SessionJob, Sessions};
+use tanto_record::session::{Session, SessionJob, Sessions};
 
-use super::Build;
+use super::{Build, SimulateError};
 use crate::settings::EnvVars;
 
 /// Reads a session, named as for `tanto report`.
-pub(super) fn load(name: &[u8]) -> Result<Build, Vec<u8>> {
+pub(super) fn load(name: &[u8]) -> Result<Build, SimulateError> {
     let all = Sessions::new(&EnvVars::of_process().state(None));
-    let name = all.find(name).map_err(|error| error.to_string().into_bytes())?;
-    let session = Session::read(&all.path(&name)).map_err(|SessionError(why)| why)?;
+    let name = all.find(name)?;
+    let session = Session::read(&all.path(&name))?;
     let build = build(&session);
     let commands = session.jobs.iter().filter(|job| !job.is_group).count();
     if commands == 0 {
-        return Err(format!("no command ran in session {name}").into_bytes());
+        return Err(SimulateError::EmptySession(name));
     }
     Ok(Build { about: format!("{commands} commands of session {name}"), ..build })
 }

@@ -13,18 +13,17 @@ use tanto_ninja::targets::{LookupOptions, collect_targets};
 use tanto_record::history::History;
 use tanto_sys::threads::ThreadLimit;
 
-use super::Build;
-use super::SimulateArgs;
+use super::{Build, SimulateArgs, SimulateError};
 use crate::settings::EnvVars;
 
 /// The version of a new log; none is written.
 const ANY_VERSION: u32 = 7;
 
 /// Loads the targets of the command line.
-pub(super) fn load(args: &SimulateArgs) -> std::result::Result<Build, Vec<u8>> {
-    let plan = full_plan(args).map_err(|error| error.text().into_owned())?;
+pub(super) fn load(args: &SimulateArgs) -> std::result::Result<Build, SimulateError> {
+    let plan = full_plan(args)?;
     if plan.command_count == 0 {
-        return Err(b"no command makes these targets".to_vec());
+        return Err(SimulateError::NoCommand);
     }
     let manifest = String::from_utf8_lossy(args.manifest.as_encoded_bytes());
     let (commands, measured) = (plan.command_count, plan.measured_count);
