@@ -41,10 +41,10 @@ bool send(int socket, const Frame &frame) {
 
 bool send(int socket, const Frame &frame, const std::vector<int> &descriptors) {
   std::optional<std::string> bytes = encode(frame);
-  if (!bytes || descriptors.empty() || descriptors.size() > most_descriptors) {
+  if (!bytes || descriptors.empty() || descriptors.size() > max_descriptors) {
     return false;
   }
-  alignas(cmsghdr) char control[CMSG_SPACE(most_descriptors * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(max_descriptors * sizeof(int))] = {};
   iovec part{bytes->data(), bytes->size()};
   msghdr message{};
   message.msg_iov = &part;
@@ -64,8 +64,8 @@ bool send(int socket, const Frame &frame, const std::vector<int> &descriptors) {
 }
 
 std::optional<Received> receive(int socket) {
-  static char bytes[most_bytes];
-  alignas(cmsghdr) char control[CMSG_SPACE(most_descriptors * sizeof(int))];
+  static char bytes[max_bytes];
+  alignas(cmsghdr) char control[CMSG_SPACE(max_descriptors * sizeof(int))];
   iovec part{bytes, sizeof bytes};
   msghdr message{};
   message.msg_iov = &part;

@@ -69,35 +69,35 @@ class LaterStream : public llvm::raw_pwrite_stream {
 bool is_inclusion(llvm::StringRef word) { return word == "include" || word == "import" || word == "include_next"; }
 
 // Content of a piece of the main file's top level, by its text alone.
-struct Sight {
+struct TextSummary {
   bool has_code = false;             // something that is no directive
   bool includes_first = false;       // before that, a directive that reads another file
   bool begins_with_include = false;  // the first directive does
 };
 
 // A lexer needs a NUL after its text.
-Sight look(const std::string &piece, const clang::LangOptions &options) {
+TextSummary summarize(const std::string &piece, const clang::LangOptions &options) {
   const llvm::StringRef text(piece);
-  Sight sight;
+  TextSummary summary;
   clang::Lexer lexer(clang::SourceLocation(), options, text.begin(), text.begin(), text.end());
   clang::Token token;
   bool in_directive = false, after_hash = false, is_first = true;
   for (;;) {
     lexer.LexFromRawLexer(token);
     if (token.is(clang::tok::eof)) {
-      return sight;
+      return summary;
     }
     if (token.isAtStartOfLine()) {
       in_directive = after_hash = token.is(clang::tok::hash);
-      sight.has_code = sight.has_code || !in_directive;
+      summary.has_code = summary.has_code || !in_directive;
     } else if (after_hash) {
       const bool includes = token.is(clang::tok::raw_identifier) && is_inclusion(token.getRawIdentifier());
-      sight.includes_first = sight.includes_first || includes;
-      sight.begins_with_include = sight.begins_with_include || (includes && is_first);
+      summary.includes_first = summary.includes_first || includes;
+      summary.begins_with_include = summary.begins_with_include || (includes && is_first);
       after_hash = is_first = false;
     }
-    if (sight.has_code) {
-      return sight;
+    if (summary.has_code) {
+      return summary;
     }
   }
 }
@@ -170,9 +170,9 @@ class Splice {
 };
 
 // Results that differ between queries, for the user.
-constexpr const char *of_its_time = "it or a header uses __DATE__, __TIME__ or __TIMESTAMP__",
-                     *of_embedding = "it or a header uses #embed or __has_embed",
-                     *of_modules = "it or a header imports a module";
+constexpr const char *uses_time = "it or a header uses __DATE__, __TIME__ or __TIMESTAMP__",
+                     *uses_embed = "it or a header uses #embed or __has_embed",
+                     *imports_module = "it or a header imports a module";
 
 // Output to these two would have been shown to the user.
 bool is_silent() {
@@ -184,7 +184,8 @@ bool is_silent() {
 // Waits for the last return from an include before the main file's own code.
 class Watch : public clang::PPCallbacks {
  public:
-  // Where the compile pauses, if at all. Why it must not pause or continue is reported as soon as it is known.
+  // `arrive` gets the offset of the pause, or nothing. `refuse` reports at once why the compile must not pause or
+  // continue.
   struct Calls {
     std::function<void(std::optional<std::size_t>)> arrive;
     std::function<void(const char *why)> refuse;
@@ -200,7 +201,7 @@ class Watch : public clang::PPCallbacks {
     const clang::SourceManager &sources = clang.getSourceManager();
     const clang::FileID entered = sources.getFileID(place);
     if (reason == EnterFile && entered != sources.getMainFileID() && is_main(entered)) {
-      refuse(Recorder::of_itself);
+      refuse(Recorder::includes_itself);
     }
   }
 
@@ -230,18 +231,20 @@ class Watch : public clang::PPCallbacks {
                     const clang::MacroArgs *) override {
     const llvm::StringRef word = name.getIdentifierInfo()->getName();
     if (word == "__DATE__" || word == "__TIME__" || word == "__TIMESTAMP__") {
-      refuse(of_its_time);
+      refuse(uses_time);
     } else if (word == "__has_embed") {
-      refuse(of_embedding);
+      refuse(uses_embed);
     }
   }
 
   void EmbedDirective(clang::SourceLocation, llvm::StringRef, bool, clang::OptionalFileEntryRef,
                       const clang::LexEmbedParametersResult &) override {
-    refuse(of_embedding);
+    refuse(uses_embed);
   }
 
-  void moduleImport(clang::SourceLocation, clang::ModuleIdPath, const clang::Module *) override { refuse(of_modules); }
+  void moduleImport(clang::SourceLocation, clang::ModuleIdPath, const clang::Module *) override {
+    refuse(imports_module);
+  }
 
  private:
   clang::CompilerInstance &clang;
@@ -250,7 +253,7 @@ class Watch : public clang::PPCallbacks {
   bool is_scout = false;
   static constexpr int there_is_no_more = 40, there_is_more = 41;
 
-  // The parent will meet the same.
+  // The parent reports the same.
   void refuse(const char *why) {
     if (!is_scout) {
       calls.refuse(why);
@@ -263,9 +266,9 @@ class Watch : public clang::PPCallbacks {
     return one && main && &one->getFileEntry() == &main->getFileEntry();
   }
 
-  // Returns whether an include in this text before the main file's code is really read, or is behind an `#if`. A fork
-  // continues and finds out.
-  bool is_more_to_come() {
+  // Returns whether an include in this text before the main file's code is read, not behind a false `#if`. A fork
+  // continues to determine this.
+  bool has_more_includes() {
     const pid_t own = getpid(), scout = fork();
     if (scout == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -297,14 +300,15 @@ class Watch : public clang::PPCallbacks {
     const std::size_t offset = splice.offset();
     const llvm::StringRef text = sources.getBufferData(sources.getMainFileID());
     const clang::LangOptions &options = clang.getLangOpts();
-    if (look(text.substr(0, offset).str(), options).has_code) {
+    if (summarize(text.substr(0, offset).str(), options).has_code) {
       has_arrived = true;
       return calls.arrive(std::nullopt);
     }
     // The text after the line must not become a part of it.
     const bool is_line = offset > 0 && text[offset - 1] == '\n';
-    const Sight rest = look(text.substr(offset).str(), options);
-    if (splice.has_read_ahead() || !is_line || rest.begins_with_include || (rest.includes_first && is_more_to_come())) {
+    const TextSummary rest = summarize(text.substr(offset).str(), options);
+    if (splice.has_read_ahead() || !is_line || rest.begins_with_include ||
+        (rest.includes_first && has_more_includes())) {
       return;
     }
     has_arrived = true;
@@ -313,7 +317,7 @@ class Watch : public clang::PPCallbacks {
 };
 
 // Compiles to an object, and calls back once.
-class HalvingAction : public clang::EmitObjAction {
+class PausingAction : public clang::EmitObjAction {
  public:
   Watch::Calls calls;
 
@@ -328,8 +332,8 @@ class HalvingAction : public clang::EmitObjAction {
 // One compile, from its command line to its end.
 class Compile {
  public:
-  Compile(Recorder &recorder, Roomy &main, std::string main_path, const Halt &halt)
-      : recorder(recorder), main(main), main_path(std::move(main_path)), halt(halt) {}
+  Compile(Recorder &recorder, GrowableText &main, std::string main_path, const PauseCallbacks &callbacks)
+      : recorder(recorder), main(main), main_path(std::move(main_path)), callbacks(callbacks) {}
 
   int run(const std::vector<const char *> &line) {
     clang = std::make_unique<clang::CompilerInstance>();
@@ -345,13 +349,13 @@ class Compile {
     auto stream = std::make_unique<LaterStream>();
     later = stream.get();
     clang->setOutputStream(std::move(stream));
-    most_size = main.text().size() + room_to_grow;
-    HalvingAction action;
+    max_size = main.text().size() + room_to_grow;
+    PausingAction action;
     action.calls.arrive = [&](std::optional<std::size_t> offset) { arrive(action, offset); };
     action.calls.refuse = [this](const char *why) { refuse(why); };
     const bool ok = clang->ExecuteAction(action);
     if (!has_paused) {
-      refuse(nowhere);
+      refuse(no_leading_include);
     }
     if (const char *why = recorder.obstacle()) {
       refuse(why);
@@ -361,20 +365,21 @@ class Compile {
   }
 
  private:
-  static constexpr const char *nowhere = "it has no include before its own code", *erring = "it or a header has errors";
+  static constexpr const char *no_leading_include = "it has no include before its own code",
+                              *with_errors = "it or a header has errors";
 
   Recorder &recorder;
-  Roomy &main;
+  GrowableText &main;
   const std::string main_path;
-  const Halt &halt;
-  std::size_t most_size = 0;
+  const PauseCallbacks &callbacks;
+  std::size_t max_size = 0;
   std::unique_ptr<clang::CompilerInstance> clang;
   LaterStream *later = nullptr;
   bool has_paused = false;
 
   [[noreturn]] void refuse(const char *why) {
     llvm::sys::RunInterruptHandlers();
-    halt.give_up(why);
+    callbacks.give_up(why);
     _exit(1);
   }
 
@@ -405,7 +410,7 @@ class Compile {
       refuse(why);
     }
     if (has_erred(said)) {
-      refuse(erring);
+      refuse(with_errors);
     }
     if (said.getNumWarnings() != 0) {
       refuse("its includes print warnings");
@@ -414,28 +419,28 @@ class Compile {
       refuse("its includes print or write something");
     }
     if (!recorder.holds()) {
-      refuse(Recorder::of_change);
+      refuse(Recorder::header_changed);
     }
   }
 
   // Called by the preprocessor when it returns to the main file or reaches its end.
-  void arrive(HalvingAction &action, std::optional<std::size_t> offset) {
+  void arrive(PausingAction &action, std::optional<std::size_t> offset) {
     if (!offset) {
-      refuse(has_erred(clang->getDiagnostics()) ? erring : nowhere);
+      refuse(has_erred(clang->getDiagnostics()) ? with_errors : no_leading_include);
     }
     be_sound();
     const Prefix prefix{&recorder, main_path, main.text().substr(0, *offset).str()};
-    recorder.rest();
+    recorder.stop();
     has_paused = true;
-    halt.pause(prefix);
+    callbacks.pause(prefix);
     go_on(action, prefix);
   }
 
-  void go_on(HalvingAction &action, const Prefix &prefix) {
-    if (!main.read(main_path) || !main.text().starts_with(prefix.text) || main.text().size() > most_size) {
+  void go_on(PausingAction &action, const Prefix &prefix) {
+    if (!main.read(main_path) || !main.text().starts_with(prefix.text) || main.text().size() > max_size) {
       refuse("the beginning of its main file has changed");
     }
-    if (!halt.is_same_line()) {
+    if (!callbacks.is_same_line()) {
       refuse("its driver plans another command");
     }
     Splice splice(*clang);
@@ -560,9 +565,9 @@ std::optional<std::string> option_without_checkpoint(const std::vector<const cha
   return std::nullopt;
 }
 
-int compile_in_halves(const std::vector<const char *> &line, Recorder &recorder, Roomy &main,
-                      const std::string &main_path, const Halt &halt) {
-  return Compile(recorder, main, main_path, halt).run(line);
+int compile_with_pause(const std::vector<const char *> &line, Recorder &recorder, GrowableText &main,
+                       const std::string &main_path, const PauseCallbacks &callbacks) {
+  return Compile(recorder, main, main_path, callbacks).run(line);
 }
 
 }  // namespace tanto

@@ -23,7 +23,7 @@ struct Prefix {
 };
 
 // Callbacks of such a compile.
-struct Halt {
+struct PauseCallbacks {
   // Called once, at the pause. Returns when the compile is to continue.
   std::function<void(const Prefix &)> pause;
   // Returns whether the driver would produce the same line again.
@@ -34,8 +34,8 @@ struct Halt {
 
 // Compiles a -cc1 line (beginning with the program's name) whose file is `main_path` and whose driver queried
 // `recorder`. Returns the exit code.
-int compile_in_halves(const std::vector<const char *> &line, Recorder &recorder, Roomy &main,
-                      const std::string &main_path, const Halt &halt);
+int compile_with_pause(const std::vector<const char *> &line, Recorder &recorder, GrowableText &main,
+                       const std::string &main_path, const PauseCallbacks &callbacks);
 
 // Returns the first -cc1 option that a pausing compile must not have; nothing if all are allowed.
 std::optional<std::string> option_without_checkpoint(const std::vector<const char *> &line);

@@ -53,7 +53,7 @@ void Child::begin(pid_t parent, const sigset_t &signals) {
   if (getppid() != parent) {
     _exit(1);
   }
-  if (!settle()) {
+  if (!set_up_process()) {
     decline("its directory or descriptors cannot be used");
   }
   sigprocmask(SIG_SETMASK, &signals, nullptr);
@@ -77,9 +77,9 @@ void Child::decline(const std::string &why) {
 }
 
 // Sets directory, environment, mask, input and output. Core dumps are off: only the process that runs again may dump.
-bool Child::settle() {
+bool Child::set_up_process() {
   setpgid(0, 0);
-  for (std::size_t i = least_descriptors; i < descriptors.size(); i++) {
+  for (std::size_t i = min_descriptors; i < descriptors.size(); i++) {
     // A group that refuses the process is ignored.
     if (write(descriptors[i], "0", 1) < 0) {
       continue;

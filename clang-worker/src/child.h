@@ -27,7 +27,7 @@ class Child {
   Run run;
   const std::vector<int> descriptors;
 
-  bool settle();
+  bool set_up_process();
 };
 
 }  // namespace tanto

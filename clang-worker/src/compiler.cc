@@ -41,8 +41,8 @@
 #include "llvm/Support/Timer.h"
 #include "llvm/Support/VirtualFileSystem.h"
 #include "llvm/TargetParser/Host.h"
-#include "refusals.h"
 #include "temporary_files.h"
+#include "unsupported_options.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -110,7 +110,7 @@ bool is_same_file(llvm::StringRef one, llvm::StringRef other) {
 }
 
 // The program's name may determine the language and the target.
-void insert_what_the_name_says(const clang::driver::ParsedClangName &name, Words &words, std::set<std::string> &kept) {
+void insert_options_of_name(const clang::driver::ParsedClangName &name, Words &words, std::set<std::string> &kept) {
   auto at = words.begin() + 1;
   if (name.DriverMode) {
     at = words.insert(at, name.DriverMode);
@@ -158,11 +158,11 @@ class Attempt {
       return declined("its options are in a file");
     }
     for (const char *word : words) {
-      if (driver_refuses(word)) {
+      if (is_unsupported_driver_option(word)) {
         return pause ? no_option(word) : declined(word);
       }
     }
-    insert_what_the_name_says(name, words, kept);
+    insert_options_of_name(name, words, kept);
     return plan_and_run(name);
   }
 
@@ -170,7 +170,7 @@ class Attempt {
   const Order &order;
   const Pause *const pause;
   llvm::IntrusiveRefCntPtr<Recorder> recorder;
-  std::unique_ptr<Roomy> main;
+  std::unique_ptr<GrowableText> main;
   Words words;
   bool has_more_words = false;
   std::set<std::string> kept;
@@ -178,7 +178,7 @@ class Attempt {
 
   static constexpr const char *not_one = "it is not one compile";
   // Leaves descriptors for the compile itself.
-  static constexpr std::size_t most_temporaries = TemporaryFiles::most - 16;
+  static constexpr std::size_t max_temporaries = TemporaryFiles::most - 16;
 
   static Outcome no_option(const llvm::Twine &word) { return declined(word + " is not supported with checkpoints"); }
 
@@ -227,7 +227,7 @@ class Attempt {
   }
 
   llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> observed() {
-    main = Roomy::make(64 << 20);
+    main = GrowableText::make(64 << 20);
     recorder = new Recorder(main.get());
     return recorder;
   }
@@ -245,7 +245,7 @@ class Attempt {
     return line;
   }
 
-  Outcome halve(Plan &plan, const clang::driver::ParsedClangName &name) {
+  Outcome run_with_pause(Plan &plan, const clang::driver::ParsedClangName &name) {
     const std::vector<const char *> line = line_of(plan);
     if (line.size() < 3) {
       return declined(not_one);
@@ -257,7 +257,7 @@ class Attempt {
     if (!main || !main->read(path)) {
       return declined("its file cannot be read");
     }
-    recorder->expect(path);
+    recorder->set_main_file(path);
     const auto is_same_line = [&] {
       Words again = words;
       Plan other(order, again, name, llvm::vfs::getRealFileSystem());
@@ -270,7 +270,7 @@ class Attempt {
         last_word(why);
       }
     };
-    const int code = compile_in_halves(line, *recorder, *main, path, {*pause, is_same_line, give_up});
+    const int code = compile_with_pause(line, *recorder, *main, path, {*pause, is_same_line, give_up});
     if (code != 0) {
       // Like the driver.
       clang::driver::Compilation &compilation = *plan.compilation;
@@ -283,7 +283,7 @@ class Attempt {
   Outcome run(Plan &plan, const clang::driver::ParsedClangName &name) {
     clang::driver::Compilation &compilation = *plan.compilation;
     if (pause) {
-      return halve(plan, name);
+      return run_with_pause(plan, name);
     }
     if (compilation.getJobs().size() != 1) {
       return run_jobs(plan.driver, compilation);
@@ -307,7 +307,8 @@ class Attempt {
   // Null if there is none.
   static const char *refused_option(const clang::driver::Command &compile) {
     const llvm::opt::ArgStringList &line = compile.getArguments();
-    const auto found = std::find_if(line.begin(), line.end(), [](const char *word) { return cc1_refuses(word); });
+    const auto found =
+        std::find_if(line.begin(), line.end(), [](const char *word) { return is_unsupported_cc1_option(word); });
     return found == line.end() ? nullptr : *found;
   }
 
@@ -324,7 +325,7 @@ class Attempt {
       job.InProcess = compiles = true;
     }
     const llvm::opt::ArgStringList &temporaries = compilation.getTempFiles();
-    if (!compiles || temporaries.size() > most_temporaries) {
+    if (!compiles || temporaries.size() > max_temporaries) {
       return declined(compiles ? "it has too many temporary files" : "its jobs are other programs'");
     }
     for (const char *file : temporaries) {
@@ -350,7 +351,7 @@ class Attempt {
   // The driver reports a failed linker itself, so a failure is left to the real program.
   static Outcome link(const clang::driver::Command &job, const llvm::opt::ArgStringList &line) {
     for (const char *word : line) {
-      if (lld_refuses(word)) {
+      if (is_unsupported_lld_option(word)) {
         return declined(word);
       }
     }
@@ -391,7 +392,7 @@ Outcome run_command(const Order &order) {
   return Attempt(order, nullptr).make();
 }
 
-Outcome run_in_halves(const Order &order, const std::function<void(const Prefix &)> &pause) {
+Outcome run_with_pause(const Order &order, const std::function<void(const Prefix &)> &pause) {
   clang::noteBottomOfStack();
   return Attempt(order, &pause).make();
 }

@@ -27,9 +27,9 @@ struct Outcome {
 // Compiles or links a command. Called in forks only, except for warming up.
 Outcome run_command(const Order &order);
 
-// The same, but it pauses once, at the end of its leading includes, and goes on where `pause` comes back. What does not
-// pause, or may not go on, ends as by an error that clang does not come back from.
-Outcome run_in_halves(const Order &order, const std::function<void(const Prefix &)> &pause);
+// Pauses once, at the end of the leading includes, and continues when `pause` returns. A compile that cannot pause or
+// continue exits as after a fatal error of clang.
+Outcome run_with_pause(const Order &order, const std::function<void(const Prefix &)> &pause);
 
 // Prepares the state that every command needs.
 void prepare();

@@ -1,4 +1,4 @@
-// Accepts requests while builds run, fulfils them when idle, and passes commands to holders.
+// Accepts requests while builds run, fulfils them when idle, and passes commands to checkpoints.
 
 #include "daemon.h"
 
@@ -23,10 +23,10 @@
 #include <map>
 
 #include "channel.h"
+#include "checkpoint_process.h"
 #include "compiler.h"
-#include "holder.h"
 #include "llvm/ADT/StringExtras.h"
-#include "peer.h"
+#include "peer_process.h"
 
 namespace tanto {
 namespace {
@@ -41,7 +41,7 @@ constexpr milliseconds quiet{1000};
 // Maximum number of connections, and of requests.
 constexpr std::size_t max_clients = 16, max_requests = 64;
 // Share of the machine's memory: it holds at most one part in this many, and exits when less than one of these is free.
-constexpr std::uint64_t share = 8, least_free = 16;
+constexpr std::uint64_t share = 8, min_free = 16;
 // Memory pressure over the last ten seconds, in percent, that counts as a shortage.
 constexpr double pressure = 10;
 
@@ -58,9 +58,9 @@ std::uint64_t number_in(const std::string &path, const std::string &name) {
 
 // Makes a name or reason printable: one line, truncated at the beginning.
 std::string shown(std::string text) {
-  constexpr std::size_t most_bytes = 256;
-  if (text.size() > most_bytes) {
-    text = "..." + text.substr(text.size() - most_bytes);
+  constexpr std::size_t max_bytes = 256;
+  if (text.size() > max_bytes) {
+    text = "..." + text.substr(text.size() - max_bytes);
   }
   std::replace_if(text.begin(), text.end(), [](unsigned char byte) { return byte < ' ' || byte == 0x7f; }, '?');
   return text;
@@ -72,7 +72,7 @@ std::string word_after(const Run &run, const std::string &word) {
   return at == run.arguments.end() || at + 1 == run.arguments.end() ? "" : at[1];
 }
 
-// A name for a compile whose file is not known yet: the word after -c in most lines.
+// A name for a compile before its file is determined: the word after -c in most lines.
 std::string name_of(const Run &run) {
   const std::string file = word_after(run, "-c");
   return file.empty() || file.starts_with('-') ? word_after(run, "-o") : file;
@@ -112,7 +112,7 @@ bool write_file(int directory, const char *name, const std::string &text) {
   return is_written && renameat(directory, fresh.c_str(), directory, name) == 0;
 }
 
-// An abstract address: a socket file would keep its file system busy. Everyone who has the address may connect, and is
+// An abstract address: a socket file would keep its file system busy. Any process with the address may connect, and is
 // checked then.
 std::string fresh_address() {
   unsigned char random[16];
@@ -122,9 +122,9 @@ std::string fresh_address() {
   return "tanto-checkpoints-" + llvm::toHex(llvm::ArrayRef(random), true);
 }
 
-// A process that holds a compile or is about to.
-struct Held {
-  pid_t holder = -1;
+// A process that holds a paused compile or prepares one.
+struct HeldCheckpoint {
+  pid_t pid = -1;
   int socket = -1;
   bool is_ready = false;
   std::string file;
@@ -177,13 +177,13 @@ class Daemon {
   const DaemonOptions &options;
   const std::string address = fresh_address();
   int listener = -1, children_end = -1;
-  bool is_told_to_stop = false;
+  bool is_stopping = false;
   Clock::time_point last_work = Clock::now();
   std::uint64_t uses = 0;
   std::uint32_t most = 0;
   std::vector<int> clients;
   std::deque<Request> requests;
-  std::map<std::string, Held> held;
+  std::map<std::string, HeldCheckpoint> held;
   std::deque<Refused> refused;
 
   bool listen_here() {
@@ -211,12 +211,12 @@ class Daemon {
   // Returns whether to exit: the directory is gone or replaced, or memory is short.
   bool is_over() const {
     const bool is_idle = clients.empty() && Clock::now() - last_work > std::chrono::seconds(options.idle_seconds);
-    return is_told_to_stop || !is_ours() || is_idle || is_memory_short();
+    return is_stopping || !is_ours() || is_idle || is_memory_short();
   }
 
   bool is_memory_short() const {
     const std::string meminfo = options.proc + "/meminfo";
-    if (number_in(meminfo, "MemAvailable") < number_in(meminfo, "MemTotal") / least_free) {
+    if (number_in(meminfo, "MemAvailable") < number_in(meminfo, "MemTotal") / min_free) {
       return true;
     }
     std::ifstream file(options.proc + "/pressure/memory");
@@ -294,15 +294,15 @@ class Daemon {
       return false;
     }
     std::vector<int> &descriptors = received->descriptors;
-    bool ok = descriptors.size() >= least_descriptors;
+    bool ok = descriptors.size() >= min_descriptors;
     if (std::holds_alternative<Stop>(received->frame)) {
-      is_told_to_stop = ok = true;
+      is_stopping = ok = true;
     } else if (Run *run = std::get_if<Run>(&received->frame); run && ok) {
       last_work = Clock::now();
       run_from_checkpoint(client, *run, descriptors);
     } else if (Keep *keep = std::get_if<Keep>(&received->frame); keep && ok) {
       last_work = Clock::now();
-      most = std::min<std::uint32_t>(keep->most, most_files);
+      most = std::min<std::uint32_t>(keep->most, max_files);
       request(keep->run, descriptors[0]);
     } else {
       ok = false;
@@ -314,10 +314,10 @@ class Daemon {
   }
 
   void run_from_checkpoint(int client, const Run &run, const std::vector<int> &descriptors) {
-    const auto its = held.find(key_of(run, descriptors[0]));
-    if (its == held.end() || !its->second.is_ready || descriptors.size() >= most_descriptors) {
+    const auto its = held.find(checkpoint_key(run, descriptors[0]));
+    if (its == held.end() || !its->second.is_ready || descriptors.size() >= max_descriptors) {
       send(client, Declined{run.id, "no checkpoint"});
-    } else if (hand_over(its->second.socket, run, descriptors, client)) {
+    } else if (pass_to_checkpoint(its->second.socket, run, descriptors, client)) {
       its->second.last_use = ++uses;
     } else {
       forget(its->first);
@@ -327,7 +327,7 @@ class Daemon {
 
   // The last request is fulfilled first.
   void request(Run &run, int directory) {
-    const std::string key = key_of(run, directory);
+    const std::string key = checkpoint_key(run, directory);
     const auto its = held.find(key);
     if (its != held.end()) {
       its->second.last_use = ++uses;
@@ -356,13 +356,13 @@ class Daemon {
     const int directory = open(request.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int ends[2];
     // Another directory may have its name now.
-    const bool may_be = directory >= 0 && !request.key.empty() && key_of(request.run, directory) == request.key &&
-                        !held.contains(request.key) && most > 0 &&
-                        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
+    const bool may_be = directory >= 0 && !request.key.empty() &&
+                        checkpoint_key(request.run, directory) == request.key && !held.contains(request.key) &&
+                        most > 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
     const pid_t own = getpid(), fork = may_be ? ::fork() : -1;
     if (fork == 0) {
       const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-      hold(ends[1], own, std::move(request.run), {directory, nothing, dup(nothing), dup(nothing)});
+      run_checkpoint_process(ends[1], own, std::move(request.run), {directory, nothing, dup(nothing), dup(nothing)});
     }
     close(directory);
     if (!may_be) {
@@ -392,15 +392,15 @@ class Daemon {
     }
     its->second.is_ready = true;
     its->second.file = kept->file;
-    its->second.memory_kib = number_in("/proc/" + std::to_string(its->second.holder) + "/smaps_rollup", "Pss");
+    its->second.memory_kib = number_in("/proc/" + std::to_string(its->second.pid) + "/smaps_rollup", "Pss");
     make_room(most, number_in(options.proc + "/meminfo", "MemTotal") / share);
   }
 
   // Records why there is no checkpoint; only the last reasons are kept.
-  void refuse(const Held &its, const std::string &why) {
+  void refuse(const HeldCheckpoint &its, const std::string &why) {
     forget_refusal(its.object);
     refused.push_back({its.object, {its.file, why}});
-    if (refused.size() > most_without) {
+    if (refused.size() > max_without) {
       refused.pop_front();
     }
   }
@@ -430,7 +430,7 @@ class Daemon {
     }
   }
 
-  // The holder ends together with its forks.
+  // The checkpoint process ends together with its forks.
   void forget(std::string key) {
     close(held[key].socket);
     held.erase(key);
@@ -441,7 +441,7 @@ class Daemon {
     while (read(children_end, &ignored, sizeof ignored) > 0) {
     }
     for (pid_t gone; (gone = waitpid(-1, nullptr, WNOHANG)) > 0;) {
-      const auto its = std::find_if(held.begin(), held.end(), [&](auto &it) { return it.second.holder == gone; });
+      const auto its = std::find_if(held.begin(), held.end(), [&](auto &it) { return it.second.pid == gone; });
       if (its != held.end()) {
         forget(its->first);
       }

@@ -67,7 +67,7 @@ class Reader {
     return std::string(part);
   }
 
-  std::vector<std::string> texts(std::size_t most = most_texts) {
+  std::vector<std::string> texts(std::size_t most = max_texts) {
     std::size_t count = small();
     // Each item has at least its length.
     is_sound = is_sound && count <= most && count <= rest.size() / 4;
@@ -80,7 +80,7 @@ class Reader {
 
   std::vector<Without> pairs() {
     std::size_t count = small();
-    is_sound = is_sound && count <= most_without && count <= rest.size() / 8;
+    is_sound = is_sound && count <= max_without && count <= rest.size() / 8;
     std::vector<Without> values;
     for (; is_sound && count > 0; count--) {
       values.push_back({text(), text()});
@@ -168,11 +168,11 @@ Run read_run(Reader &from) {
   return Run{from.number(8), from.small(), from.text(), from.text(), from.texts(), from.texts()};
 }
 
-bool is_too_long(const Run &run) { return run.arguments.size() > most_texts || run.environment.size() > most_texts; }
+bool is_too_long(const Run &run) { return run.arguments.size() > max_texts || run.environment.size() > max_texts; }
 
 bool is_too_long(const Frame &frame) {
   if (const Holding *holding = std::get_if<Holding>(&frame)) {
-    return holding->files.size() > most_files || holding->without.size() > most_without;
+    return holding->files.size() > max_files || holding->without.size() > max_without;
   }
   const Run *run = std::get_if<Run>(&frame);
   const Keep *keep = std::get_if<Keep>(&frame);
@@ -200,7 +200,7 @@ Frame read(Reader &from, std::uint64_t kind) {
     case 7:
       return Kept{from.number(8), from.text()};
     case 8:
-      return Holding{from.small(), from.small(), from.number(8), from.texts(most_files), from.pairs()};
+      return Holding{from.small(), from.small(), from.number(8), from.texts(max_files), from.pairs()};
     default:
       return Stop{};
   }
@@ -216,14 +216,14 @@ std::optional<std::string> encode(const Frame &frame) {
   to.number(frame.index(), 1);
   std::visit([&](const auto &it) { write(to, it); }, frame);
   std::string bytes = to.end();
-  if (bytes.size() > most_bytes) {
+  if (bytes.size() > max_bytes) {
     return std::nullopt;
   }
   return bytes;
 }
 
 std::optional<Frame> decode(std::string_view bytes) {
-  if (bytes.size() > most_bytes) {
+  if (bytes.size() > max_bytes) {
     return std::nullopt;
   }
   Reader from(bytes);

@@ -13,14 +13,14 @@ namespace tanto {
 
 // Limits of both sides; `crates/tanto-exec/src/runner/clang/frames.rs` has the same values.
 inline constexpr std::uint32_t protocol = 2;
-inline constexpr std::size_t most_bytes = 128 << 10;
-inline constexpr std::size_t most_texts = 16 << 10;
-inline constexpr std::size_t most_descriptors = 16;
+inline constexpr std::size_t max_bytes = 128 << 10;
+inline constexpr std::size_t max_texts = 16 << 10;
+inline constexpr std::size_t max_descriptors = 16;
 // Working directory, standard input, output and error; control groups follow.
-inline constexpr std::size_t least_descriptors = 4;
+inline constexpr std::size_t min_descriptors = 4;
 // Limits of checkpoints in a `Holding`, and of files without one.
-inline constexpr std::size_t most_files = 64;
-inline constexpr std::size_t most_without = 32;
+inline constexpr std::size_t max_files = 64;
+inline constexpr std::size_t max_without = 32;
 
 // Worker to Tanto, once: the worker is ready, and replaces these programs.
 struct Hello {

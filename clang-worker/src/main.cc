@@ -24,7 +24,7 @@
 
 namespace {
 
-bool is_wanted(std::string_view part) {
+bool is_enabled(std::string_view part) {
   const char *without = std::getenv("TANTO_CLANG_WORKER_WITHOUT");
   return !without || std::string_view(without).find(part) == std::string_view::npos;
 }
@@ -51,37 +51,37 @@ int serve(std::string_view number) {
   if (!read(number, socket) || fcntl(socket, F_SETFD, FD_CLOEXEC) < 0) {
     return 2;
   }
-  const bool has_heap = is_wanted("heap");
+  const bool has_heap = is_enabled("heap");
   if (has_heap) {
-    tanto::prepare_heap(is_wanted("pages"));
+    tanto::prepare_heap(is_enabled("pages"));
   }
   tanto::prepare();
-  if (is_wanted("warm") && !tanto::warm_up()) {
+  if (is_enabled("warm") && !tanto::warm_up()) {
     return 1;
   }
-  if (has_heap && is_wanted("holes")) {
+  if (has_heap && is_enabled("holes")) {
     tanto::fill_holes();
   }
-  const bool moves = is_wanted("text");
-  if (moves && !is_wanted("patience")) {
+  const bool moves = is_enabled("text");
+  if (moves && !is_enabled("patience")) {
     tanto::move_used_to_huge_pages();
   }
-  return tanto::serve(socket, moves && is_wanted("patience") ? tanto::move_used_to_huge_pages : [] {});
+  return tanto::serve(socket, moves && is_enabled("patience") ? tanto::move_used_to_huge_pages : [] {});
 }
 
 }  // namespace
 
 int main(int count, char **words) {
-  const std::string_view what = count > 1 ? words[1] : "";
-  if (what == "--version" && count == 2) {
+  const std::string_view mode = count > 1 ? words[1] : "";
+  if (mode == "--version" && count == 2) {
     std::printf("%s\n%s\n", tanto::clang_version().c_str(), tanto::lld_version().c_str());
     return 0;
   }
-  if (what == "--serve" && count == 3) {
+  if (mode == "--serve" && count == 3) {
     // Destructors at exit would free nothing useful.
     std::_Exit(serve(words[2]));
   }
-  if (what == "--keep" && (count == 5 || count == 6)) {
+  if (mode == "--keep" && (count == 5 || count == 6)) {
     std::_Exit(keep(count, words));
   }
   std::fputs("usage: clang-worker --version | --serve FD | --keep DIRECTORY FD SECONDS [PROC]\n", stderr);

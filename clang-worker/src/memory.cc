@@ -126,7 +126,7 @@ void prepare_heap(bool huge) {
   mallopt(M_TOP_PAD, step);
   const std::uintptr_t begin = up(reinterpret_cast<std::uintptr_t>(sbrk(0)));
   // No more than makes the heap grow: pages that are already in use stay small. The compiler removes a pair of calls
-  // whose result is unused.
+  // with an unused result.
   void *volatile grown = std::malloc(1 << 20);
   std::free(grown);
   const std::uintptr_t end = down(reinterpret_cast<std::uintptr_t>(sbrk(0)));

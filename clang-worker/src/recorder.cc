@@ -113,14 +113,15 @@ Stamp stamp(const std::string &path) {
   return stamp;
 }
 
-std::unique_ptr<Roomy> Roomy::make(std::size_t room) {
+std::unique_ptr<GrowableText> GrowableText::make(std::size_t room) {
   void *begin = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return begin == MAP_FAILED ? nullptr : std::unique_ptr<Roomy>(new Roomy(static_cast<char *>(begin), room));
+  return begin == MAP_FAILED ? nullptr
+                             : std::unique_ptr<GrowableText>(new GrowableText(static_cast<char *>(begin), room));
 }
 
-Roomy::~Roomy() { munmap(begin, room); }
+GrowableText::~GrowableText() { munmap(begin, room); }
 
-bool Roomy::read(const std::string &path) {
+bool GrowableText::read(const std::string &path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
     return false;
@@ -143,9 +144,9 @@ bool Roomy::read(const std::string &path) {
   return true;
 }
 
-Recorder::Recorder(Roomy *main) : ProxyFileSystem(llvm::vfs::getRealFileSystem()), main(main) {}
+Recorder::Recorder(GrowableText *main) : ProxyFileSystem(llvm::vfs::getRealFileSystem()), main(main) {}
 
-void Recorder::expect(const std::string &path) {
+void Recorder::set_main_file(const std::string &path) {
   main_path = path;
   main_stamp = stamp(path);
   asked.erase(path);
@@ -153,7 +154,7 @@ void Recorder::expect(const std::string &path) {
 
 // Returns the answer to record for this path; nothing if none is needed.
 Recorder::Answer *Recorder::note(const std::string &path) {
-  if (is_at_rest || path == main_path) {
+  if (is_stopped || path == main_path) {
     return nullptr;
   }
   const auto it = asked.find(path);
@@ -167,8 +168,8 @@ Recorder::Answer *Recorder::note(const std::string &path) {
 
 // Only the first obstacle is reported.
 void Recorder::refuse(bool if_so, const char *why) {
-  if (if_so && !why_not) {
-    why_not = why;
+  if (if_so && !obstacle_found) {
+    obstacle_found = why;
   }
 }
 
@@ -178,7 +179,7 @@ void Recorder::compare(const Answer &answer, const llvm::ErrorOr<llvm::vfs::Stat
   refuse(static_cast<bool>(its) != (ours.error == 0) ||
              (its && (its->getUniqueID() != llvm::sys::fs::UniqueID(ours.device, ours.inode) ||
                       (!its->isDirectory() && its->getSize() != ours.size))),
-         of_change);
+         header_changed);
 }
 
 llvm::ErrorOr<llvm::vfs::Status> Recorder::status(const llvm::Twine &path) {
@@ -193,7 +194,7 @@ llvm::ErrorOr<llvm::vfs::Status> Recorder::status(const llvm::Twine &path) {
 bool Recorder::exists(const llvm::Twine &path) {
   const Answer *answer = note(path.str());
   const bool is_there = ProxyFileSystem::exists(path);
-  refuse(answer && is_there != (answer->stamp.error == 0), of_change);
+  refuse(answer && is_there != (answer->stamp.error == 0), header_changed);
   return is_there;
 }
 
@@ -202,11 +203,11 @@ llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Recorder::openFileForRead(const 
   const bool is_main = name == main_path;
   // Its file may be a new one: editors replace files.
   if (!is_main) {
-    refuse(stamp(name).is_same_file(is_at_rest ? stamp(main_path) : main_stamp), of_itself);
+    refuse(stamp(name).is_same_file(is_stopped ? stamp(main_path) : main_stamp), includes_itself);
     return open_header(name);
   }
   if (main_was_opened) {
-    refuse(!is_at_rest, of_itself);
+    refuse(!is_stopped, includes_itself);
     return ProxyFileSystem::openFileForRead(path);
   }
   main_was_opened = true;
@@ -237,13 +238,13 @@ llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> Recorder::open_header(const std:
   auto text = (*file)->getBuffer(path, -1, true, true);
   const auto name = (*file)->getName();
   if (!text || !name) {
-    refuse(true, of_change);
+    refuse(true, header_changed);
     return text ? name.getError() : text.getError();
   }
   if (!answer->text) {
     answer->text = std::move(*text);
   }
-  refuse(*text && answer->text->getBuffer() != (*text)->getBuffer(), of_change);
+  refuse(*text && answer->text->getBuffer() != (*text)->getBuffer(), header_changed);
   return std::make_unique<KeptFile>(*its, *name, answer->text->getBuffer());
 }
 
@@ -259,7 +260,7 @@ Recorder::Listing Recorder::list(const std::string &path) const {
 }
 
 llvm::vfs::directory_iterator Recorder::dir_begin(const llvm::Twine &path, std::error_code &error) {
-  if (is_at_rest) {
+  if (is_stopped) {
     return ProxyFileSystem::dir_begin(path, error);
   }
   const Listing &listing = listed.try_emplace(path.str(), list(path.str())).first->second;
@@ -268,7 +269,7 @@ llvm::vfs::directory_iterator Recorder::dir_begin(const llvm::Twine &path, std::
 }
 
 std::error_code Recorder::getRealPath(const llvm::Twine &path, llvm::SmallVectorImpl<char> &real) {
-  if (!is_at_rest) {
+  if (!is_stopped) {
     const std::string name = path.str();
     real_paths.try_emplace(name, real_path(name));
   }

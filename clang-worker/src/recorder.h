@@ -28,21 +28,21 @@ struct Stamp {
 
 Stamp stamp(const std::string &path);
 
-// A file whose content may be replaced by a longer one at the same address: space is reserved behind it.
-class Roomy {
+// A file buffer with reserved space behind it, so that longer content fits at the same address.
+class GrowableText {
  public:
   // Creates an empty file with this much space; nothing if memory is short.
-  static std::unique_ptr<Roomy> make(std::size_t room);
-  ~Roomy();
-  Roomy(const Roomy &) = delete;
-  Roomy &operator=(const Roomy &) = delete;
+  static std::unique_ptr<GrowableText> make(std::size_t room);
+  ~GrowableText();
+  GrowableText(const GrowableText &) = delete;
+  GrowableText &operator=(const GrowableText &) = delete;
 
   // Reads the current content, if it fits.
   bool read(const std::string &path);
   llvm::StringRef text() const { return {begin, size}; }
 
  private:
-  Roomy(char *begin, std::size_t room) : begin(begin), room(room) {}
+  GrowableText(char *begin, std::size_t room) : begin(begin), room(room) {}
   char *const begin;
   const std::size_t room;
   std::size_t size = 0;
@@ -53,10 +53,10 @@ class Roomy {
 // `main`.
 class Recorder : public llvm::vfs::ProxyFileSystem {
  public:
-  explicit Recorder(Roomy *main);
+  explicit Recorder(GrowableText *main);
 
   // Sets the main file. Earlier queries of it do not count.
-  void expect(const std::string &path);
+  void set_main_file(const std::string &path);
 
   llvm::ErrorOr<llvm::vfs::Status> status(const llvm::Twine &path) override;
   bool exists(const llvm::Twine &path) override;
@@ -65,14 +65,15 @@ class Recorder : public llvm::vfs::ProxyFileSystem {
   std::error_code getRealPath(const llvm::Twine &path, llvm::SmallVectorImpl<char> &real) override;
 
   // Stops recording.
-  void rest() { is_at_rest = true; }
+  void stop() { is_stopped = true; }
   // Returns whether every query would have the same result now, and every file read has the same bytes. The main file
   // only has to be a file, and different from the others.
   bool holds() const;
   // Returns why the queries cannot be compared later, for the user; nullptr if they can.
-  const char *obstacle() const { return why_not; }
+  const char *obstacle() const { return obstacle_found; }
 
-  static constexpr const char *of_itself = "it includes itself", *of_change = "one of its headers changed meanwhile";
+  static constexpr const char *includes_itself = "it includes itself",
+                              *header_changed = "one of its headers changed meanwhile";
 
  private:
   struct Answer {
@@ -88,12 +89,12 @@ class Recorder : public llvm::vfs::ProxyFileSystem {
     bool operator==(const Listing &) const = default;
   };
 
-  Roomy *const main;
+  GrowableText *const main;
   std::string main_path;
   Stamp main_stamp;
   bool main_was_opened = false;
-  bool is_at_rest = false;
-  const char *why_not = nullptr;
+  bool is_stopped = false;
+  const char *obstacle_found = nullptr;
   std::map<std::string, Answer> asked;
   std::map<std::string, Listing> listed;
   std::map<std::string, std::string> real_paths;

@@ -79,7 +79,7 @@ class Zygote {
     }
     Run *run = std::get_if<Run>(&received->frame);
     const std::vector<int> descriptors = received->descriptors;
-    const bool ok = run && descriptors.size() >= least_descriptors && take(*run, descriptors);
+    const bool ok = run && descriptors.size() >= min_descriptors && take(*run, descriptors);
     for (const int descriptor : descriptors) {
       close(descriptor);
     }

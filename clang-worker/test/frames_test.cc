@@ -1,4 +1,4 @@
-// Frames beside the golden ones, at their limits, and mutated. Prints "ok NAME" or "not ok NAME".
+// Tests golden frames, frames at their limits, and mutated frames. Prints "ok NAME" or "not ok NAME".
 
 #include "frames.h"
 
@@ -78,7 +78,7 @@ void compare(const std::string &directory) {
   }
 }
 
-// A frame with one more in the list whose count is at this place: so many zeros.
+// Increments the count at this offset, and appends an item of this many zeros to its list.
 std::string longer(std::string bytes, std::size_t at, std::size_t zeros) {
   bytes[at] = static_cast<char>(bytes[at] + 1);
   bytes.insert(at + 4, zeros, '\0');
@@ -87,11 +87,11 @@ std::string longer(std::string bytes, std::size_t at, std::size_t zeros) {
   return bytes;
 }
 
-void check_limits_of_what_is_held() {
+void check_limits_of_holding() {
   constexpr std::size_t counts = 21;
   Holding files, without;
-  files.files.assign(most_files, "");
-  without.without.assign(most_without, {});
+  files.files.assign(max_files, "");
+  without.without.assign(max_without, {});
   const std::string most = encode(files).value(), none = encode(without).value();
   check("the most files are read", decode(most) == Frame(files) && decode(none) == Frame(without));
   check("more files are not read", !decode(longer(most, counts, 4)) && !decode(longer(none, counts + 4, 8)));
@@ -101,24 +101,24 @@ void check_limits_of_what_is_held() {
 }
 
 void check_limits() {
-  Declined declined{1, std::string(most_bytes - 17, 'x')};
+  Declined declined{1, std::string(max_bytes - 17, 'x')};
   const auto largest = encode(declined);
   check("the largest frame is written and read", largest && decode(*largest) == Frame(declined));
   declined.why += 'x';
   check("a larger one is not written", !encode(declined));
-  check("a larger one is not read", !decode(std::string(most_bytes + 1, '\0')));
+  check("a larger one is not read", !decode(std::string(max_bytes + 1, '\0')));
   Run run;
-  run.arguments.assign(most_texts, "");
+  run.arguments.assign(max_texts, "");
   check("the most words are written and read", encode(run) && decode(*encode(run)) == Frame(run));
   run.arguments.emplace_back();
   check("more words are not written", !encode(run));
-  check_limits_of_what_is_held();
+  check_limits_of_holding();
   check("nothing is not read", !decode(""));
   check("a NUL in a text is not read", !decode(*encode(Declined{1, std::string("a\0b", 3)})));
 }
 
-// Whatever comes in: it is read as nothing, or as a frame that is written as the same bytes.
-bool survives(const std::string &bytes) {
+// Bytes decode to nothing, or to a frame that encodes to the same bytes.
+bool is_consistent(const std::string &bytes) {
   const auto frame = decode(bytes);
   return !frame || encode(*frame) == bytes;
 }
@@ -150,13 +150,13 @@ void mutate(unsigned seed, int runs) {
           }
       }
     }
-    // With the right length in front, more of them get past the first look.
+    // With a correct length, more inputs pass the first check.
     if (random() % 2 && bytes.size() >= 4) {
       for (int k = 0; k < 4; k++) {
         bytes[static_cast<std::size_t>(k)] = static_cast<char>((bytes.size() - 4) >> (8 * k));
       }
     }
-    ok = survives(bytes);
+    ok = is_consistent(bytes);
   }
   check("mutated frames, seed " + std::to_string(seed), ok);
 }

@@ -1,6 +1,6 @@
 // Reads the properties of the process at the other end from the kernel.
 
-#include "peer.h"
+#include "peer_process.h"
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -16,9 +16,9 @@
 namespace tanto {
 namespace {
 
-bool ask(int socket, ucred &who) {
-  socklen_t size = sizeof who;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid > 0;
+bool peer_credentials(int socket, ucred &peer) {
+  socklen_t size = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0;
 }
 
 // Lines of its status with its rights.
@@ -48,36 +48,36 @@ bool differ(const rlimit &one, const rlimit &other) {
 }  // namespace
 
 bool has_same_rights(int socket) {
-  ucred who{};
-  if (!ask(socket, who) || who.uid != geteuid()) {
+  ucred peer{};
+  if (!peer_credentials(socket, peer) || peer.uid != geteuid()) {
     return false;
   }
-  const std::string process = std::to_string(who.pid), place = "/proc/" + process;
+  const std::string process = std::to_string(peer.pid), place = "/proc/" + process;
   const std::vector<std::string> its = rights(process);
   return !its.empty() && its == rights("self") && is_same(place + "/ns/mnt", "/proc/self/ns/mnt") &&
          is_same(place + "/root", "/proc/self/root");
 }
 
 bool adopt_limits(int socket) {
-  ucred who{};
-  if (!ask(socket, who)) {
+  ucred peer{};
+  if (!peer_credentials(socket, peer)) {
     return false;
   }
-  for (int what = 0; what < RLIM_NLIMITS; what++) {
-    const auto limit = static_cast<__rlimit_resource>(what);
+  for (int number = 0; number < RLIM_NLIMITS; number++) {
+    const auto limit = static_cast<__rlimit_resource>(number);
     rlimit its{}, ours{};
     if (limit == RLIMIT_CORE) {
       continue;
     }
-    if (prlimit(who.pid, limit, nullptr, &its) < 0 || getrlimit(limit, &ours) < 0 ||
+    if (prlimit(peer.pid, limit, nullptr, &its) < 0 || getrlimit(limit, &ours) < 0 ||
         (differ(its, ours) && setrlimit(limit, &its) < 0)) {
       return false;
     }
   }
   cpu_set_t processors;
-  const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(who.pid));
+  const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(peer.pid));
   return (nice == getpriority(PRIO_PROCESS, 0) || setpriority(PRIO_PROCESS, 0, nice) == 0) &&
-         (sched_getaffinity(who.pid, sizeof processors, &processors) < 0 ||
+         (sched_getaffinity(peer.pid, sizeof processors, &processors) < 0 ||
           sched_setaffinity(0, sizeof processors, &processors) == 0);
 }
 

@@ -1,6 +1,6 @@
 // Holds a paused compile.
 
-#include "holder.h"
+#include "checkpoint_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include "checkpoint.h"
 #include "child.h"
 #include "environment.h"
-#include "peer.h"
+#include "peer_process.h"
 #include "temporary_files.h"
 
 namespace tanto {
@@ -48,14 +48,14 @@ void close_all_but(int socket) {
 }
 
 // Returns whether the client is still connected.
-bool is_wanted(int listener) {
+bool is_connected(int listener) {
   pollfd watched{listener, POLLRDHUP, 0};
   return poll(&watched, 1, 0) == 0;
 }
 
-class Holder {
+class CheckpointProcess {
  public:
-  Holder(int socket, std::uint64_t id) : socket(socket), id(id) {
+  CheckpointProcess(int socket, std::uint64_t id) : socket(socket), id(id) {
     sigemptyset(&ends);
     sigaddset(&ends, SIGCHLD);
   }
@@ -77,7 +77,7 @@ class Holder {
       if (poll(watched.data(), watched.size(), -1) < 0) {
         continue;
       }
-      end_unwanted(watched);
+      kill_disconnected(watched);
       reap();
       if (watched[0].revents) {
         std::optional<Received> received = receive(socket);
@@ -108,7 +108,7 @@ class Holder {
 
   // Returns true in a fork, which continues.
   bool serve(const Prefix &prefix, Run &run, std::vector<int> descriptors, const sigset_t &signals) {
-    if (descriptors.size() <= least_descriptors) {
+    if (descriptors.size() <= min_descriptors) {
       close_all(descriptors);
       return false;
     }
@@ -117,7 +117,7 @@ class Holder {
     std::unique_ptr<TemporaryFiles> temporaries = TemporaryFiles::create();
     // Names are relative to the command's directory, and only while needed: the directory would keep a file system
     // busy.
-    const bool holds = temporaries && is_wanted(listener) && is_same_environment(run.environment) &&
+    const bool holds = temporaries && is_connected(listener) && is_same_environment(run.environment) &&
                        fchdir(descriptors[0]) == 0 && prefix.holds();
     const pid_t own = getpid();
     const std::uint64_t its = run.id;
@@ -151,7 +151,7 @@ class Holder {
     }
   }
 
-  void end_unwanted(const std::vector<pollfd> &watched) {
+  void kill_disconnected(const std::vector<pollfd> &watched) {
     for (std::size_t i = 2; i < watched.size(); i++) {
       for (const auto &[pid, its] : children) {
         if (watched[i].revents != 0 && its.listener == watched[i].fd) {
@@ -195,32 +195,32 @@ std::string numbers_of(const struct stat &it, bool with_times) {
 
 }  // namespace
 
-void hold(int socket, pid_t parent, Run run, std::vector<int> descriptors) {
-  Holder holder(socket, run.id);
+void run_checkpoint_process(int socket, pid_t parent, Run run, std::vector<int> descriptors) {
+  CheckpointProcess checkpoint(socket, run.id);
   sigset_t none;
   sigemptyset(&none);
   Child paused(socket, std::move(run), std::move(descriptors));
   remember_environment();
   paused.begin(parent, none);
   close_all_but(socket);
-  const Outcome outcome = run_in_halves(paused.order(), [&](const Prefix &prefix) { holder.wait(prefix); });
-  if (holder.child) {
-    holder.child->end(outcome);
+  const Outcome outcome = run_with_pause(paused.order(), [&](const Prefix &prefix) { checkpoint.wait(prefix); });
+  if (checkpoint.child) {
+    checkpoint.child->end(outcome);
   }
   paused.decline(outcome.declined ? outcome.why : "it did not pause");
 }
 
-bool hand_over(int holder, const Run &run, std::vector<int> descriptors, int listener) {
+bool pass_to_checkpoint(int checkpoint, const Run &run, std::vector<int> descriptors, int listener) {
   descriptors.push_back(listener);
-  if (!send(holder, run, descriptors)) {
+  if (!send(checkpoint, run, descriptors)) {
     return false;
   }
-  pollfd watched{holder, POLLIN, 0};
+  pollfd watched{checkpoint, POLLIN, 0};
   char answer = no;
-  return poll(&watched, 1, patience_ms) > 0 && recv(holder, &answer, 1, 0) == 1 && answer == yes;
+  return poll(&watched, 1, patience_ms) > 0 && recv(checkpoint, &answer, 1, 0) == 1 && answer == yes;
 }
 
-std::string key_of(const Run &run, int directory) {
+std::string checkpoint_key(const Run &run, int directory) {
   struct stat place{}, program{};
   if (fstat(directory, &place) < 0 || stat(run.clang.c_str(), &program) < 0) {
     return {};

@@ -1,6 +1,6 @@
 // Options that only real programs handle.
 
-#include "refusals.h"
+#include "unsupported_options.h"
 
 #include <algorithm>
 #include <array>
@@ -63,15 +63,15 @@ constexpr std::array<std::string_view, 5> lld_beginnings = {
 
 }  // namespace
 
-bool driver_refuses(std::string_view word) {
+bool is_unsupported_driver_option(std::string_view word) {
   return is_one_of(driver_words, word) || begins_with_one_of(driver_beginnings, word);
 }
 
-bool cc1_refuses(std::string_view word) {
+bool is_unsupported_cc1_option(std::string_view word) {
   return is_one_of(cc1_words, word) || begins_with_one_of(cc1_beginnings, word);
 }
 
-bool lld_refuses(std::string_view word) {
+bool is_unsupported_lld_option(std::string_view word) {
   return is_one_of(lld_words, word) || begins_with_one_of(lld_beginnings, word);
 }
 
