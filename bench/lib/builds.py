@@ -61,7 +61,7 @@ def real(tanto, arguments, tree):
     commands[ON_DISK] = build_command(tanto, tree, place / "disk", scratch_size="0")
     commands[IN_MEMORY] = other_peer.build_command()
     read_all(tanto, tree, place / "warm")
-    watched = processes.may_be_seen()
+    watched = processes.can_record()
     rows, spent = {}, {}
     for label, command in commands.items():
         data = place / f"{label}.perf"

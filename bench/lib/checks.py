@@ -109,8 +109,8 @@ def check(tanto, arguments, real, why):
     entrant = Entrant(Row(TANTO), command, tree.place, ENVIRONMENT)
     take_turns(machine.compile_c("timed"), arguments.runs, [entrant], [], 0)
     print_table(f"check: {PACKAGES:,} packages of {FILES} files each", [entrant.row])
-    told = subprocess.run(command, cwd=tree.place, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
-    changed = {it["name"] for it in json.loads(told)["packages"] if it["why"].endswith(" has changed")}
+    output = subprocess.run(command, cwd=tree.place, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
+    changed = {it["name"] for it in json.loads(output)["packages"] if it["why"].endswith(" has changed")}
     if len(changed) != PACKAGES // STALE:
         raise SystemExit(f"{len(changed)} packages have changed, not {PACKAGES // STALE}")
     rows = {(CHECK, TANTO): entrant.row}

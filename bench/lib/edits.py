@@ -59,9 +59,9 @@ class Loop:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             time.sleep(0.5)
-            told = subprocess.run([self.tanto, "clang", "status"], cwd=self.directory, capture_output=True).stdout
-            if b"yet to be made" not in told and b"checkpoints of" in told:
-                _, _, without = told.decode().partition("without one:\n")
+            output = subprocess.run([self.tanto, "clang", "status"], cwd=self.directory, capture_output=True).stdout
+            if b"yet to be made" not in output and b"checkpoints of" in output:
+                _, _, without = output.decode().partition("without one:\n")
                 self.without.update(line.strip().split(": ", 1) for line in without.splitlines())
                 return
         sys.exit("timeout: no checkpoints")
@@ -83,14 +83,14 @@ class Loop:
         for run in range(runs):
             text = whole + f"\nextern int edit_{run};\nint edit_{run} = __LINE__;\n".encode()
             sides = ("auto", "off") if run % 2 == 0 else ("off", "auto")
-            told = {side: self.edit(file, text, side) for side in sides}
-            if not told["auto"][2]:
+            measured = {side: self.edit(file, text, side) for side in sides}
+            if not measured["auto"][2]:
                 source.write_bytes(whole)
                 return None
-            if told["auto"][3] != told["off"][3]:
+            if measured["auto"][3] != measured["off"][3]:
                 sys.exit(f"{file}: the objects differ with a checkpoint")
-            times.append(told["off"][0] / told["auto"][0])
-            cpu.append(told["off"][1] / told["auto"][1])
+            times.append(measured["off"][0] / measured["auto"][0])
+            cpu.append(measured["off"][1] / measured["auto"][1])
         source.write_bytes(whole)
         return statistics.median(times), statistics.median(cpu)
 

@@ -34,7 +34,7 @@ class Process:
             it = it.parent
 
 
-def may_be_seen():
+def can_record():
     """Returns whether perf can record the whole machine."""
     if shutil.which("perf") is None:
         return False

@@ -73,7 +73,7 @@ def add_tanto_argument(parser):
     parser.add_argument("--tanto", type=Path, default=OWN, help="the program to measure")
 
 
-def finds_nothing_to_do(command, directory, environment):
+def check_noop(command, directory, environment):
     """Runs a build. Returns None if it succeeded and there was nothing to do, else its output."""
     ended = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
     said = ended.stdout + ended.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lib import machine
 from lib.floor import Floor, floor_of
-from lib.programs import REFERENCE, Program, finds_nothing_to_do
+from lib.programs import REFERENCE, Program, check_noop
 from lib.timing import Entrant, Row, print_table, take_turns
 from lib.trees import Trees
 
@@ -191,14 +191,14 @@ def make_deps_alone(directory):
 def warm_up_tanto(command, directory):
     """Builds twice: the second build may extend the snapshot of the first."""
     for _ in range(2):
-        said = finds_nothing_to_do(command, directory, ENVIRONMENT)
+        said = check_noop(command, directory, ENVIRONMENT)
         if said:
             sys.exit(f"tanto in {directory}: not a no-op build:\n{said}")
 
 
 def finds_nothing(entrant):
-    """Warms the cache. Excludes a peer whose build is not a no-op."""
-    said = finds_nothing_to_do(entrant.command, entrant.directory, entrant.environment)
+    """Warms the cache. Excludes a peer if its build is not a no-op."""
+    said = check_noop(entrant.command, entrant.directory, entrant.environment)
     if said:
         print(f"{entrant.row.label} is excluded: not a no-op build:\n{said}", flush=True)
     return said is None
@@ -213,10 +213,10 @@ def answers(entrant):
 
 def check_count(reference, stats):
     """Checks that the floor has as many stats as the dirty check of the reference."""
-    told = subprocess.run([*reference.command, "-d", "stats"], cwd=reference.directory, capture_output=True, text=True)
-    counted = re.search(r"^node stat\s+(\d+)", told.stdout, re.M)
+    result = subprocess.run([*reference.command, "-d", "stats"], cwd=reference.directory, capture_output=True, text=True)
+    counted = re.search(r"^node stat\s+(\d+)", result.stdout, re.M)
     if not counted or abs(int(counted[1]) - stats - STATS_OF_LOGS) > 1:
-        sys.exit(f"the floor has {stats} stats, unlike {reference.row.label}:\n{told.stdout}")
+        sys.exit(f"the floor has {stats} stats, unlike {reference.row.label}:\n{result.stdout}")
 
 
 def snapshot_size(directory):

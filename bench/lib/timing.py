@@ -44,10 +44,10 @@ class Entrant:
         self.before()
         options = ["--terminal"] if self.at_terminal else []
         command = [timed, *options, OUTPUT, *self.command]
-        told = subprocess.run(command, cwd=self.directory, env=self.environment, capture_output=True, text=True)
-        if told.returncode != 0:
-            raise SystemExit(told.stderr)
-        wall, user, system, peak, status = map(int, told.stdout.split())
+        result = subprocess.run(command, cwd=self.directory, env=self.environment, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise SystemExit(result.stderr)
+        wall, user, system, peak, status = map(int, result.stdout.split())
         if status not in self.ends:
             raise SystemExit(f"{self.row.label}: exit code {status}:\n{OUTPUT.read_text(errors='replace')[-1000:]}")
         self.row.wall.append(wall / 1e6)
