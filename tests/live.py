@@ -95,7 +95,7 @@ class Terminal:
         self.type(f"tanto() {{ {tanto} \"$@\"; }}; clear")
 
     def packages(self):
-        """A package tree whose packages wait, too."""
+        """A package tree with packages that wait, too."""
         (self.path / "make").write_text(MAKE)
         (self.path / "make").chmod(0o755)
         (self.path / "kit").mkdir()
@@ -140,13 +140,13 @@ class Terminal:
     def go(self, number):
         (self.path / f"go.{number}").touch()
 
-    def until(self, holds, what):
+    def until(self, holds, expectation):
         end = time.monotonic() + 30
         while time.monotonic() < end:
             if holds():
                 return
             time.sleep(0.05)
-        raise Failed(f"waited for {what}; there is:\n{self.shown()}")
+        raise Failed(f"waited for {expectation}; there is:\n{self.shown()}")
 
     def until_shown(self, *texts):
         self.until(lambda: all(text in self.shown() for text in texts), f"{texts}")
@@ -174,9 +174,9 @@ def is_drawn(shown, columns, rows):
     return is_whole and all(line.startswith("     ") and len(line) < columns for line in region[1:])
 
 
-def expect(holds, what, terminal):
+def expect(holds, expectation, terminal):
     if not holds:
-        raise Failed(f"{what}; there is:\n{terminal.shown()}")
+        raise Failed(f"{expectation}; there is:\n{terminal.shown()}")
 
 
 def succeeds(terminal):
@@ -279,8 +279,8 @@ def packages(terminal):
     # The one of a script, which does not wait.
     (terminal.path / "make").write_text(MAKE.replace("!= bad", "!= none"))
     command = [terminal.tanto, "bulk", "retry", "bad"]
-    told = subprocess.run(command, cwd=terminal.path, capture_output=True, text=True, timeout=30)
-    expect("bad-1 is built again" in told.stdout, f"{told.stdout}{told.stderr}", terminal)
+    result = subprocess.run(command, cwd=terminal.path, capture_output=True, text=True, timeout=30)
+    expect("bad-1 is built again" in result.stdout, f"{result.stdout}{result.stderr}", terminal)
     terminal.until_shown("0/3")
     terminal.until_gone("indirect-failed")
     terminal.go("good")
@@ -306,7 +306,7 @@ def follows(terminal):
     terminal.until_shown("│ reading")
     terminal.go(7)
     terminal.until_shown("│ 50%")
-    expect("10%" not in terminal.shown().split("│", 1)[1], "what was written over is shown", terminal)
+    expect("10%" not in terminal.shown().split("│", 1)[1], "overwritten text is shown", terminal)
     terminal.go(8)
     terminal.until_shown("tanto: done: 1 command")
     expect(not bars(terminal.shown()) and "│" not in terminal.shown(), "the region is still there", terminal)

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from place import Place, can_shut_in, memory_group
+from place import Place, can_create_sandboxes, memory_group
 
 PATIENCE = 60
 SETTINGS = 'limited_list = "list"\nsandbox = "overlay"\nbuild_clients = 3\njobs = 3\nhang_timeout = "0"\n'
@@ -67,18 +67,18 @@ class Gate(Place):
         """Builds all packages. Opens the gate when this many wait at it and `status` shows this."""
         self.gate.unlink(missing_ok=True)
         command = self.command("build", "--again")
-        with (self.directory / "told").open("w") as told:
+        with (self.directory / "output").open("w") as output:
             build = subprocess.Popen(
-                command, cwd=self.directory, env=self.environment, stdout=told, stderr=subprocess.STDOUT
+                command, cwd=self.directory, env=self.environment, stdout=output, stderr=subprocess.STDOUT
             )
         try:
             end = time.monotonic() + PATIENCE
             while not self.stands(count, says):
-                told = (self.directory / "told").read_text()
-                assert time.monotonic() < end and build.poll() is None, f"{told}\n{self.status()}"
+                output = (self.directory / "output").read_text()
+                assert time.monotonic() < end and build.poll() is None, f"{output}\n{self.status()}"
                 time.sleep(0.05)
             self.gate.touch()
-            assert build.wait(PATIENCE) == 0, (self.directory / "told").read_text()
+            assert build.wait(PATIENCE) == 0, (self.directory / "output").read_text()
         finally:
             build.kill()
             build.wait()
@@ -93,7 +93,7 @@ class Gate(Place):
         status = self.status()
         words = [line.split() for line in status.splitlines() if line.startswith("  ")]
         building = [it for it in words if it[2] == "build"]
-        assert len(words) <= count, f"more than {count} are built:\n{status}"
+        assert len(words) <= count, f"more than {count} packages are running:\n{status}"
         return len(building) == count and says in status
 
     def times(self):
@@ -102,12 +102,13 @@ class Gate(Place):
             "SELECT name, began_ms, attempt.ended_ms FROM attempt JOIN package USING (run, job)"
             " WHERE run = (SELECT max(run) FROM run)"
         )
-        assert sorted(name for name, *_ in rows) == sorted(f"{name}-1" for name in NAMES), f"not once each: {rows}"
+        expected = sorted(f"{name}-1" for name in NAMES)
+        assert sorted(name for name, *_ in rows) == expected, f"packages not recorded exactly once: {rows}"
         return {name.removesuffix("-1"): (began, ended) for name, began, ended in rows}
 
     def apart(self, *names):
         times = sorted(self.times()[name] for name in names)
-        assert all(before[1] <= after[0] for before, after in zip(times, times[1:])), f"{names} at a time: {times}"
+        assert all(before[1] <= after[0] for before, after in zip(times, times[1:])), f"{names} overlap: {times}"
 
 
 def short_of_memory(tanto, directory):
@@ -119,7 +120,7 @@ def short_of_memory(tanto, directory):
     # Less than it needs.
     with memory_group("200M") as members:
         if members is None:
-            print("admission: skipped where memory is short, for this machine lets us make no control group for memory")
+            print("admission: low memory skipped: cannot create a memory control group")
             return
         place.as_user = ["sh", "-c", f'echo $$ >{members} && exec "$@"', "sh"]
         place.run("build", code=1)
@@ -128,36 +129,36 @@ def short_of_memory(tanto, directory):
         outcomes = db.execute("SELECT outcome, reason FROM attempt ORDER BY attempt").fetchall()
     assert [outcome for outcome, _ in outcomes] == ["machine", "machine", "failed"], outcomes
     assert outcomes[0][1].endswith("something killed it, perhaps for memory"), outcomes
-    print("ok admission: what the kernel kills below make, for memory, is tried again")
+    print("ok admission: a package is retried after the kernel killed its process for lack of memory")
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
-    if not can_shut_in(None):
-        print("admission: skipped, this machine cannot create a sandbox, and so not two packages at a time")
+    if not can_create_sandboxes(None):
+        print("admission: skipped: cannot create a sandbox, which two packages at a time require")
         return
     with tempfile.TemporaryDirectory() as directory:
         place = Gate(tanto, Path(directory))
         place.build(3, "")
         costs = place.database("SELECT name, peak_kib, disk_kib FROM cost")
         assert len(costs) == 3 and all(peak >= 20 << 10 and disk >= WRITTEN for _, peak, disk in costs), costs
-        print("ok admission: of which nothing is known, all are built at a time, and what they take is known then")
+        print("ok admission: packages with unknown usage build at the same time, and their usage is recorded")
         place.expect(TOO_MUCH, 0)
         place.build(1, " waiting: not enough memory: ")
         place.apart(*NAMES)
-        print("ok admission: what takes more memory than there is at all is built, alone")
+        print("ok admission: a package that needs more memory than the machine has is built alone")
         place.expect(0, TOO_MUCH)
         place.build(2, " waiting: not enough disk space: ")
         place.apart(*LARGE)
-        print("ok admission: what takes more of the disk than there is at all is built, beside what takes nothing")
+        print("ok admission: a package that needs more disk than there is builds beside small packages")
         with (place.directory / "bulk.toml").open("a") as settings:
             settings.write('scratch_size = "4000000G"\n')
         place.expect(0, TOO_MUCH)
         place.build(1, " waiting: not enough memory: ")
         place.apart(*NAMES)
         costs = place.database("SELECT name, peak_kib, disk_kib FROM cost")
-        assert all(20 << 10 <= peak < WRITTEN <= disk for _, peak, disk in costs), f"some count twice: {costs}"
-        print("ok admission: what is written in memory counts as memory, once")
+        assert all(20 << 10 <= peak < WRITTEN <= disk for _, peak, disk in costs), f"usage counted twice: {costs}"
+        print("ok admission: files in memory count as memory, once")
     with tempfile.TemporaryDirectory() as directory:
         short_of_memory(tanto, Path(directory))
 

@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import sqlite3
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -45,19 +44,19 @@ def whole_tree(tanto, directory):
         expected, reason = FATES.get(name, ("done", ""))
         assert state == expected and reason in (None, why), f"{name} is {state} ({why}), not {expected} ({reason})"
         built += [name] * (state == "done")
-    assert place.packages() == sorted(built), "the packages that are there are not those that were built"
+    assert place.packages() == sorted(built), "the package files differ from the built packages"
     logs = sorted(path.name for path in (directory / "bulklog").iterdir() if path.name != "meta")
     failed = sorted(name for name, (state, _) in FATES.items() if state == "failed")
-    assert logs == failed, f"there are logs of {logs}"
+    assert logs == failed, f"unexpected logs: {logs}"
     assert "error: it does not compile" in place.run("log", "broken-1")
     assert place.run("log", "broken-1", "build") == place.run("log", "trouble/broken")
     place.run("log", "broken-1", "configure", code=1)
     leftovers = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True, check=False).stdout
-    assert not leftovers.strip(), f"processes are left: {leftovers}"
+    assert not leftovers.strip(), f"leftover processes: {leftovers}"
     with sqlite3.connect(f"file:{directory}/state/db?mode=ro", uri=True) as db:
         sizes = dict(db.execute("SELECT name, disk_kib FROM cost"))
-    assert sorted(sizes) == sorted(built) and all(kib > 0 for kib in sizes.values()), f"work directories: {sizes}"
-    print(f"ok whole tree: {len(built)} packages are built, and the others are as they should be")
+    assert sorted(sizes) == sorted(built) and all(kib > 0 for kib in sizes.values()), f"leftover work directories: {sizes}"
+    print(f"ok whole tree: {len(built)} packages are built, and the others have the expected outcomes")
 
 
 def kills(tanto, directory):
@@ -78,17 +77,17 @@ def kills(tanto, directory):
         build.send_signal(signal.SIGKILL)
         moments += build.wait() == -signal.SIGKILL
         done = [name for name in place.names() if (directory / "state/db").exists() and began(place, name)]
-        assert set(done) <= set(place.packages()), f"{done} are recorded, and there are {place.packages()}"
+        assert set(done) <= set(place.packages()), f"recorded: {done}, present: {place.packages()}"
     place.build(0)
     assert place.packages() == sorted(place.names())
     again = place.build(0)
-    assert "[1/" not in again, f"something was built again:\n{again}"
-    on_its_way(place)
+    assert "[1/" not in again, f"packages were rebuilt:\n{again}"
+    replaced_package(place)
     place.run("status")
-    print(f"ok kills: after {moments} kills all packages are built, each once it was recorded no more")
+    print(f"ok kills: after {moments} kills all packages are built, and recorded packages are not built again")
 
 
-def on_its_way(place):
+def replaced_package(place):
     """A package file that was replaced when the build was killed differs from the record, so it is built again."""
     package = place.directory / "packages/All/tool-1.tgz"
     with sqlite3.connect(place.directory / "state/db") as db:
@@ -108,7 +107,7 @@ def full_disk(tanto, directory):
     state.mkdir(mode=0o700)
     mounted = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", state]
     if os.geteuid() != 0 or subprocess.run(mounted, capture_output=True, check=False).returncode != 0:
-        print("full disk: skipped, for no small disk can be made here")
+        print("full disk: skipped: cannot create a small file system")
         return
     try:
         place = Place(tanto, directory, ("base", "devel"), "")
@@ -120,32 +119,32 @@ def full_disk(tanto, directory):
             stderr=subprocess.STDOUT,
             text=True,
         )
-        told = build.stdout.readline()
+        output = build.stdout.readline()
         with (state / "filler").open("wb", buffering=0) as filler:
             try:
                 while filler.write(b"x" * 4096):
                     pass
             except OSError:
                 pass
-        while "the disk is full" not in told:
+        while "the disk is full" not in output:
             line = build.stdout.readline()
-            assert line, f"the build ended without a word on the disk:\n{told}"
-            told += line
+            assert line, f"the build ended without a message about the disk:\n{output}"
+            output += line
         (state / "filler").unlink()
-        told += build.communicate()[0]
-        assert build.returncode == 0, told
+        output += build.communicate()[0]
+        assert build.returncode == 0, output
         assert all(place.state(name)[0] == "done" for name in place.names())
     finally:
         subprocess.run(["umount", state], check=True)
-    print("ok full disk: the build waits for room, and all that was done is recorded")
+    print("ok full disk: the build waits for space, and all finished packages are recorded")
 
 
 def began(place, name):
     """Whether the package is recorded as done; there may be no run yet."""
-    told = subprocess.run(
+    result = subprocess.run(
         place.command("why", name), cwd=place.directory, env=place.environment, capture_output=True, text=True, check=False
     )
-    return told.stdout.startswith(f"{name}: done")
+    return result.stdout.startswith(f"{name}: done")
 
 
 def main():

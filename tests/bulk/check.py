@@ -37,15 +37,15 @@ class Tree(Place):
     def built(self, *more):
         """Packages of the last build."""
         before = self.times()
-        told = self.run("build", *more)
-        assert "/-" not in told and "/0]" not in told, f"the counts make no sense:\n{told}"
+        output = self.run("build", *more)
+        assert "/-" not in output and "/0]" not in output, f"invalid counts:\n{output}"
         return sorted(name for name, time in self.times().items() if before.get(name) != time)
 
     def check(self, *more):
         """Reasons why packages are out of date."""
         before = self.times()
         packages = json.loads(self.run("check", "--json", *more))["packages"]
-        assert self.times() == before, "a check changes nothing"
+        assert self.times() == before, "the check changed the database"
         assert {it["state"] for it in packages} <= {"up-to-date", "out-of-date"}, packages
         due = {it["name"]: it["why"] for it in packages if it["state"] == "out-of-date"}
         text = self.run("check", *more)
@@ -68,7 +68,7 @@ def has_to_be_built(name):
 def changes(tree):
     assert tree.check() == {name: "it was not built yet" for name in ALL}
     assert tree.built() == ALL
-    assert tree.check() == {} and tree.built() == [], "nothing has changed"
+    assert tree.check() == {} and tree.built() == [], "rebuilt without a change"
     tree.change("devel/libtwo/Makefile", ",v 1.1 ", ",v 1.2 ")
     makefile = "devel/libtwo/Makefile has changed"
     due = tree.check()
@@ -77,7 +77,7 @@ def changes(tree):
     assert makefile in tree.run("why", LIBTWO) and tree.check() == {}
     assert f"{LIBTWO}, which it was built with, was built again" in tree.run("why", APP3)
     assert "it was up to date" in tree.run("why", LIBONE)
-    print("ok changes: what has changed is built again, with what was built with it, and nothing else")
+    print("ok changes: changed packages and their dependents are rebuilt, and no others")
 
 
 def versions(tree):
@@ -92,7 +92,7 @@ def versions(tree):
     tree.file("libone-1.2nb4").write_bytes(b"")
     assert tree.check()["libone-1.2nb4"] == "the package is truncated"
     assert "libone-1.2nb4" in tree.built()
-    print("ok versions: a package that needs another version now is built again")
+    print("ok versions: a package with a changed dependency version is rebuilt")
 
 
 def ages(tree):
@@ -106,7 +106,7 @@ def ages(tree):
     assert tree.check() == {THING: "it was not built yet"} and tree.built() == [THING]
     settings.write_text(text)
     assert tree.built() == [TOOL]
-    print("ok ages: what is older than what it was built with is built again, unless that is not wanted")
+    print("ok ages: a package older than a dependency is rebuilt, unless this is disabled")
 
 
 def cutoff(tree):
@@ -120,8 +120,8 @@ def cutoff(tree):
     assert tree.built() == [APP3]
     tree.change(makefile, ",v 1.3 ", ",v 1.4 ")
     tree.change(makefile, "\nFILES=", "\nFILES=\tshare/more.txt")
-    assert tree.built("--cutoff") == [APP3, LIBTWO], "it is not the same"
-    print("ok cutoff: nothing is built for a package that is what it was, if that is wanted")
+    assert tree.built("--cutoff") == [APP3, LIBTWO], "wrong packages were rebuilt"
+    print("ok cutoff: dependents of a rebuilt, unchanged package are not rebuilt with --cutoff")
 
 
 def again(tree):
@@ -131,17 +131,17 @@ def again(tree):
         tree.command("build", "--again"), cwd=tree.directory, env=tree.environment, stdout=subprocess.DEVNULL
     )
     while not any(before.get(name) != time for name, time in tree.times().items()):
-        assert build.poll() is None, "the build has ended"
+        assert build.poll() is None, "the build ended too early"
         time.sleep(0.02)
     build.send_signal(signal.SIGKILL)
     build.wait()
     tree.run("build")
     wanted = [name for name in before if name != LIBONE]
     same = [name for name in wanted if tree.times()[name] == before[name]]
-    assert not same, f"{same} were not built again"
+    assert not same, f"not rebuilt: {same}"
     assert "--again was given" in tree.run("why", TOOL)
     assert tree.built() == []
-    print("ok again: all is built again where that is wanted, also after a kill")
+    print("ok again: --again rebuilds all packages, also after a kill")
 
 
 def options(tree):
@@ -155,9 +155,9 @@ def options(tree):
         time.sleep(SETTLE)
         return before
 
-    assert tree.built() == [], "what they were built with before is taken to be what they would be built with now"
+    assert tree.built() == [], "recorded options were replaced by current ones"
     configure("UNUSED= yes")
-    assert tree.check() == {} and tree.built() == [], "no package uses that"
+    assert tree.check() == {} and tree.built() == [], "an unused variable made packages out of date"
     before = configure(".if ${PKGNAME:U:Mlibtwo-*} != \"\"\nPKG_OPTIONS= one two\n.endif")
     why = 'it was built with PKG_OPTIONS "", which is "one two" now'
     assert tree.check() == {LIBTWO: why, APP3: has_to_be_built(LIBTWO)}, tree.check()
@@ -175,8 +175,8 @@ def options(tree):
     why = 'it was built with FETCH_SITE "http://127.0.0.1:1/", which is "http://127.0.0.1:9/" now'
     assert tree.check() == {name: why for name in (set(ALL) - {LIBONE}) | {"libone-1.2nb4"}}
     settings.write_text(settings.read_text().replace("rebuild_on_options = true", ""))
-    assert tree.check() == {}, "nobody wants to know"
-    print("ok options: a change of mk.conf makes out of date what it affects, and nothing else")
+    assert tree.check() == {}, "a variable outside BUILD_DEFS made packages out of date"
+    print("ok options: a change of mk.conf makes only the affected packages out of date")
 
 
 def main():

@@ -28,7 +28,7 @@ DEPENDS=\t{depends}
 
 
 class Gates(Place):
-    """A tree whose packages wait at gates."""
+    """A tree of packages that wait at gates."""
 
     def __init__(self, tanto, directory):
         super().__init__(tanto, directory, (), "")
@@ -52,7 +52,7 @@ class Gates(Place):
         )
         end = time.monotonic() + PATIENCE
         while not (self.directory / "state/socket").exists() or not self.has_begun():
-            assert time.monotonic() < end and self.build_runs.poll() is None, "no door opens"
+            assert time.monotonic() < end and self.build_runs.poll() is None, "no control socket"
             time.sleep(0.02)
 
     def has_begun(self):
@@ -63,9 +63,9 @@ class Gates(Place):
     def end(self, code):
         """Opens all remaining gates."""
         self.let("all")
-        told = self.build_runs.communicate(timeout=PATIENCE)[0]
-        assert self.build_runs.returncode == code, f"the build ended with {self.build_runs.returncode}:\n{told}"
-        return told
+        output = self.build_runs.communicate(timeout=PATIENCE)[0]
+        assert self.build_runs.returncode == code, f"the build ended with {self.build_runs.returncode}:\n{output}"
+        return output
 
     def abandon(self):
         """Ends the build after a failed test."""
@@ -81,11 +81,11 @@ class Gates(Place):
         place.mkdir(exist_ok=True)
         (place / "Makefile").write_text(MAKEFILE.format(name=name, depends=depends, more=more))
 
-    def until(self, what, holds):
+    def until(self, event, holds):
         end = time.monotonic() + PATIENCE
         while not holds():
-            assert time.monotonic() < end, f"waited for {what}:\n{self.run('status')}"
-            assert self.build_runs.poll() is None, f"the build has ended:\n{self.build_runs.communicate()[0]}"
+            assert time.monotonic() < end, f"waited for {event}:\n{self.run('status')}"
+            assert self.build_runs.poll() is None, f"the build ended too early:\n{self.build_runs.communicate()[0]}"
             time.sleep(0.05)
 
     def running(self):
@@ -103,18 +103,18 @@ class Gates(Place):
             running = self.running()
             for name in running:
                 self.let(name)
-            assert self.build_runs.poll() is None, f"the build has ended:\n{self.build_runs.communicate()[0]}"
+            assert self.build_runs.poll() is None, f"the build ended too early:\n{self.build_runs.communicate()[0]}"
             time.sleep(0.05)
 
 
-def looks(made):
+def views(made):
     made.resolve()
     assert "nothing was built yet" in made.error("status")
     made.begin()
     assert stat.S_IMODE((made.directory / "state/socket").stat().st_mode) == 0o600
     name = made.at_gate()
-    told = made.run("status")
-    assert "12 packages: " in told and "1 running" in told and " left; the longest chain takes " in told, told
+    output = made.run("status")
+    assert "12 packages: " in output and "1 running" in output and " left; the longest chain takes " in output, output
     made.until("its output", lambda: "waiting" in made.run("log", name))
     assert made.run("log", name, "build") == made.run("log", name)
     assert "it waits for libthree-3.1 (" in made.run("why", "app3"), made.run("why", "app3")
@@ -129,7 +129,7 @@ def looks(made):
     assert "12 packages, 12 done" in watch.communicate(timeout=PATIENCE)[0]
     assert watch.returncode == 0 and not (made.directory / "state/socket").exists()
     assert "nothing is being built" in made.error("kill", "libone")
-    print("ok looks: status, why and log tell of what runs")
+    print("ok views: status, why and log describe running packages")
 
 
 def kill_and_skip(made):
@@ -153,7 +153,7 @@ def kill_and_skip(made):
     assert made.state("app3") == ("prefailed", "skipped by the user")
     assert made.packages() == sorted(set(made.names()) - {"app3-3.1"}), made.packages()
     assert "attempt 2: done" in made.run("why", running), made.run("why", running)
-    print("ok kill and skip: what is killed has failed, what is skipped is not built, and retry undoes both")
+    print("ok kill and skip: a killed package has failed, a skipped one is not built, and retry undoes both")
 
 
 def fix(made):
@@ -172,14 +172,14 @@ def fix(made):
     made.write("libtwo", "libtwo-2.1", "new>=3:../../devel/new libone>=1.0:../../devel/libone", "FILES= lib/libtwo.so")
     made.write("new", "new-3", "", "FILES= lib/new.so")
     assert "libtwo-2.1 is built again" in made.run("retry", "libtwo")
-    assert made.running() == [held], "what ran goes on"
+    assert made.running() == [held], "the running package was stopped"
     assert made.state("new")[0] == "open" and made.state("app")[0] == "open"
     assert "it waits for new-3 (open)" in made.run("why", "libtwo-2.1"), made.run("why", "libtwo-2.1")
     made.write("libone", "libone-1.2nb3", "app>=0:../../devel/app", "FILES= lib/libone.so")
     assert "circular dependency" in made.error("retry", "libone")
     made.end(0)
     assert {"new-3", "libtwo-2.1", "app-0.9", "app3-3.1"} <= set(made.packages()), made.packages()
-    print("ok fix: what was fixed is scanned and built again, with what it needs now, while others go on")
+    print("ok fix: a fixed package is rescanned and rebuilt with new dependencies while others continue")
 
 
 def done_again(made):
@@ -196,12 +196,12 @@ def done_again(made):
     assert "libtwo-2.0rc1 is built by the next build" in made.run("retry", "libtwo")
     assert made.state("app")[0] == "open" and made.state("libone")[0] == "done"
     assert "there is nothing to skip" in made.error("skip", "app")
-    told = made.run("build", "--resolved", "presolve")
-    assert all(f"] {name}\n" in told for name in ("libtwo-2.0rc1", "app-0.9", "app3-3.1")) and "] libone" not in told, told
-    print("ok done again: what is done is built again, with what needs it")
+    output = made.run("build", "--resolved", "presolve")
+    assert all(f"] {name}\n" in output for name in ("libtwo-2.0rc1", "app-0.9", "app3-3.1")) and "] libone" not in output, output
+    print("ok done again: retry rebuilds a finished package and its dependents")
 
 
-def dead(made):
+def stale_socket(made):
     """A killed build leaves a stale control socket."""
     made.resolve()
     made.begin()
@@ -214,13 +214,13 @@ def dead(made):
     made.let("all")
     made.build(0)
     assert made.state(name)[0] == "done" and made.state("app3") == ("prefailed", "skipped by the user")
-    print("ok dead: a door that leads nowhere is no obstacle")
+    print("ok stale: a stale control socket is replaced")
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     wanted = sys.argv[2:]
-    for test in (looks, kill_and_skip, fix, done_again, dead):
+    for test in (views, kill_and_skip, fix, done_again, stale_socket):
         if wanted and test.__name__ not in wanted:
             continue
         with tempfile.TemporaryDirectory() as directory:

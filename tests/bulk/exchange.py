@@ -39,16 +39,16 @@ def round_trip(place):
     assert len(records) == len(DONE) + 2 and all("\nPKG_LOCATION=" in it for it in records), first["pscan"]
     assert "DEPENDS=libthree-3.1 libtwo-2.0rc1\n" in first["presolve"]
     state(place, "two")
-    told = place.run("import", "meta")
-    assert "6 packages of 6 directories; 6 need not be scanned again" in told, told
-    assert "a bulk build of 6 packages, 4 done, 1 failed" in told, told
+    output = place.run("import", "meta")
+    assert "6 packages of 6 directories; 6 need not be scanned again" in output, output
+    assert "a bulk build of 6 packages, 4 done, 1 failed" in output, output
     assert place.state("broken-1") == ("failed", "it had failed when it was imported")
     assert place.state("needbroken-1") == ("indirect-failed", "it needs broken-1, which failed")
-    told = place.run("build", code=1)
-    assert "scan " not in told and "building" not in told, f"nothing has changed:\n{told}"
+    output = place.run("build", code=1)
+    assert "scan " not in output and "building" not in output, f"scanned or built without a change:\n{output}"
     place.run("export", "again")
     assert files(place.directory / "again") == first
-    print("ok round trip: what is exported is imported, and nothing is scanned or built twice")
+    print("ok round trip: an imported state is that exported, and nothing is scanned or built again")
 
 
 def missing(place):
@@ -58,14 +58,14 @@ def missing(place):
     place.run("import", "meta")
     place.run("build", code=1)
     assert "libone-1.2nb3" in place.packages()
-    print("ok missing: a package that was done and is gone is built again")
+    print("ok missing: a done package that is missing is rebuilt")
 
 
 def complaints(place):
     state(place, "four")
     wrong = place.directory / "wrong"
     wrong.mkdir()
-    for content, told in (
+    for content, message in (
         ({}, "there is neither pscan nor presolve in wrong"),
         ({"pscan": "garbage\n"}, "wrong/pscan:1: expected PKGNAME="),
         ({"presolve": "PKGNAME=one-1\nPKG_LOCATION=a/one\n", "success": "two-1\n"}, "success:1: there is no package 'two-1'"),
@@ -78,23 +78,23 @@ def complaints(place):
         ran = subprocess.run(
             place.command("import", "wrong"), cwd=place.directory, env=place.environment, capture_output=True, text=True
         )
-        assert ran.returncode == 1 and told in ran.stderr, ran.stdout + ran.stderr
-    print("ok complaints: files that make no sense are refused, with the line")
+        assert ran.returncode == 1 and message in ran.stderr, ran.stdout + ran.stderr
+    print("ok errors: invalid files are refused with the line number")
 
 
 def configuration(place):
     """pbulk's configuration is imported unless there is one already."""
     conf, toml = place.directory / "pbulk.conf", place.directory / "new.toml"
     conf.write_text("base=/usr/pkg\nprefix=${base}\npkg_add=${base}/sbin/pkg_add\nkeep_wrkdir=yes\nmaster_mode=yes\nsync_package() { :; }\n")
-    told = place.run("import", "pbulk.conf", "--config", "new.toml")
-    assert "not converted: master_mode (" in told and "not converted: sync_package (" in told, told
-    assert "new.toml: written from pbulk.conf\n" in told, told
+    output = place.run("import", "pbulk.conf", "--config", "new.toml")
+    assert "not converted: master_mode (" in output and "not converted: sync_package (" in output, output
+    assert "new.toml: written from pbulk.conf\n" in output, output
     lines = toml.read_text().splitlines()
     assert {'prefix = "/usr/pkg"', 'pkg_add = "/usr/pkg/sbin/pkg_add"', "keep_wrkdir = true"} <= set(lines), lines
     assert "new.toml exists: move it away" in place.error("import", "pbulk.conf", "--config", "new.toml")
     conf.write_text("prefix=\"/usr\n")
     assert "pbulk.conf: /bin/sh, which pbulk reads it with, failed" in place.error("import", "pbulk.conf", "--config", "other.toml")
-    print("ok configuration: what pbulk.conf says is in bulk.toml, and what it cannot say is told")
+    print("ok configuration: settings of pbulk.conf are converted to bulk.toml, and others are reported")
 
 
 def main():

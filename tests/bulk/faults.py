@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from place import Some, can_shut_in
+from place import Some, can_create_sandboxes
 
-SANDBOXES = can_shut_in(None)
+SANDBOXES = can_create_sandboxes(None)
 
 
 def with_line(place, package, line):
@@ -52,8 +52,8 @@ def shared_prefix(tanto, directory):
     (directory / "prefix/theirs").write_text("x")
     held = os.open(directory / "prefix", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    told = place.error("build", "--resolved", "presolve")
-    assert f"another build without a sandbox is using {directory}/prefix" in told and "'prefix'" in told, told
+    output = place.error("build", "--resolved", "presolve")
+    assert f"another build without a sandbox is using {directory}/prefix" in output and "'prefix'" in output, output
     assert (directory / "prefix/theirs").exists()
     os.close(held)
     place.build(0)
@@ -68,9 +68,9 @@ def bad_kit(tanto, directory):
     for content, cause in ((None, "there is no such file"), (b"\x1f\x8bdamaged", "gzip: ")):
         if content:
             (directory / "kit.tgz").write_bytes(content)
-        told = place.error("build", "--resolved", "presolve")
+        output = place.error("build", "--resolved", "presolve")
         start = f"the bootstrap kit {directory}/kit.tgz cannot be unpacked: "
-        assert start in told and cause in told and "'bootstrapkit'" in told, told
+        assert start in output and cause in output and "'bootstrapkit'" in output, output
 
 
 def bad_user(tanto, directory, sandbox):
@@ -84,10 +84,10 @@ def bad_user(tanto, directory, sandbox):
         ("daemon", "the user's shell /usr/sbin/nologin runs no commands", "usermod -s /bin/sh daemon"),
     ):
         toml.write_text(plain.replace('unprivileged_user = ""', f'unprivileged_user = "{user}"'))
-        told = place.error("build")
-        assert f'unprivileged_user = "{user}": {cause}' in told and mend in told, told
-    told = place.error("status")
-    assert "nothing was built yet" in told, told
+        output = place.error("build")
+        assert f'unprivileged_user = "{user}": {cause}' in output and mend in output, output
+    output = place.error("status")
+    assert "nothing was built yet" in output, output
 
 
 def damaged_database(tanto, directory):
@@ -98,14 +98,14 @@ def damaged_database(tanto, directory):
     content = database.read_bytes()
     database.write_bytes(b"x" * 64 + content[64:])
     for words in (("build", "--resolved", "presolve"), ("status",), ("report",)):
-        told = place.error(*words)
-        assert "the database: damaged (file is not a database): delete the files 'db'" in told, told
+        output = place.error(*words)
+        assert "the database: damaged (file is not a database): delete the files 'db'" in output, output
     for path in (directory / "state").glob("db*"):
         path.unlink()
     assert "1 done (1 up to date before)" in place.build(0)
 
 
-def phases_are_told(tanto, directory):
+def status_shows_phases(tanto, directory):
     """Another terminal sees the progress of a scan."""
     place = Some(tanto, directory, (), 'limited_list = "wanted"\nscan_clients = 1\n')
     (directory / "wanted").write_text("base/kit\ndevel/libone\n")
@@ -129,7 +129,7 @@ def phases_are_told(tanto, directory):
     build.communicate()
     watched, _ = watcher.communicate(timeout=60)
     assert watched.endswith("2 packages, 2 done\n"), watched
-    assert place.run("status").startswith("2 packages, 2 done"), "nothing is left of the phase"
+    assert place.run("status").startswith("2 packages, 2 done"), "the phase is still shown"
 
 
 def interrupted(tanto, directory, settings, ending):
@@ -184,7 +184,7 @@ def main():
     run("a full disk is the machine's failure to the end", full_disk)
     run("a damaged database is named, and a new one begins", damaged_database)
     run("two builds do not share a prefix", shared_prefix)
-    run("status tells the phases before packages are built", phases_are_told)
+    run("status shows the phases before packages are built", status_shows_phases)
     if SANDBOXES:
         run("a bootstrap kit that cannot be unpacked is named", bad_kit)
     for sandbox in ["none"] + ["bind"] * SANDBOXES:

@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from place import Some, can_shut_in
+from place import Some, can_create_sandboxes
 
 PATIENCE = 60
 # A user ID without an account on this machine.
@@ -95,10 +95,10 @@ class Fetching(Some):
             start_new_session=True,
         )
 
-    def until(self, what):
+    def until(self, condition):
         end = time.monotonic() + PATIENCE
-        while not what():
-            assert time.monotonic() < end, "nothing happens"
+        while not condition():
+            assert time.monotonic() < end, "timed out"
             time.sleep(0.02)
         return True
 
@@ -120,15 +120,15 @@ def once(tanto, directory, user):
         place.build(0)
         assert sorted(place.server.asked) == ["one-1.tar.gz", "shared-1.tar.gz", "two-1.tar.gz"], place.server.asked
         assert place.files() == [f"sub/{name}" for name in sorted(place.server.asked)], place.files()
-        nothing_else(place)
+        check_leftovers(place)
         place.server.asked.clear()
         place.build(0, "--again")
-        assert not place.server.asked, f"{place.server.asked} were there"
+        assert not place.server.asked, f"requests: {place.server.asked}"
 
 
-def nothing_else(place):
+def check_leftovers(place):
     left = [path for path in place.directory.rglob("*") if path.name == "distfiles" and path.parent != place.directory]
-    assert not left, f"{left} are left"
+    assert not left, f"leftover files: {left}"
 
 
 def wrong(tanto, directory, settings, user):
@@ -140,7 +140,7 @@ def wrong(tanto, directory, settings, user):
         assert "the checksum of bad-1.tar.gz is another" in place.run("log", "fetch-bad", "checksum")
         assert "it was cut off" in place.run("log", "fetch-one", "checksum")
         assert place.files() == [], f"{place.files()} were published"
-        nothing_else(place)
+        check_leftovers(place)
         place.server.gates.clear()
         place.run("retry", "fetch-one")
         place.build(1)
@@ -153,7 +153,7 @@ def killed(tanto, directory, settings, user):
         reached, go_on = threading.Event(), threading.Event()
         place.server.gates["shared-1.tar.gz"] = lambda: reached.set() or go_on.wait(PATIENCE)
         build = place.begin()
-        assert reached.wait(PATIENCE), "nothing is fetched"
+        assert reached.wait(PATIENCE), "no fetch started"
         build.send_signal(signal.SIGKILL)
         build.wait()
         assert place.files() == [], place.files()
@@ -162,10 +162,10 @@ def killed(tanto, directory, settings, user):
         place.build(0)
         assert place.packages() == ["fetch-one-1"]
         assert place.files() == ["sub/one-1.tar.gz", "sub/shared-1.tar.gz"], place.files()
-        nothing_else(place)
+        check_leftovers(place)
 
 
-def elsewhere(tanto, directory, settings, user):
+def other_sources(tanto, directory, settings, user):
     """Other servers, files that users must fetch, and a hook that checks files before use."""
     with Fetching(tanto, directory, ("manual", "one"), settings, user) as place:
         place.build(1)
@@ -183,8 +183,8 @@ def elsewhere(tanto, directory, settings, user):
         (directory / "may").touch()
         place.build(0)
         assert place.server.asked == ["mirror/manual-1.tar.gz"] * 2, place.server.asked
-        told = f"{place.server.site()}mirror/manual-1.tar.gz manual-1.tar.gz\n"
-        assert (directory / "hooked").read_text() == told * 2, "the hook got another URL or path"
+        line = f"{place.server.site()}mirror/manual-1.tar.gz manual-1.tar.gz\n"
+        assert (directory / "hooked").read_text() == line * 2, "the hook got another URL or path"
         assert "manual-1.tar.gz" in place.files()
 
 
@@ -192,18 +192,18 @@ def main():
     tanto = str(Path(sys.argv[1]).resolve())
     ways = [("without a sandbox", ALONE, None)]
     for user in (None, USER) if os.geteuid() == 0 else (None,):
-        who = "root" if user is None and os.geteuid() == 0 else "an ordinary user"
-        if not can_shut_in(user):
-            print(f"fetching in sandboxes of {who}: skipped, for this machine lets us make none")
+        user_name = "root" if user is None and os.geteuid() == 0 else "an ordinary user"
+        if not can_create_sandboxes(user):
+            print(f"fetching in sandboxes of {user_name}: skipped: cannot create a sandbox")
             continue
         with tempfile.TemporaryDirectory() as directory:
             once(tanto, Path(directory), user)
-        ways.append((f"in sandboxes of {who}", SANDBOX, user))
+        ways.append((f"in sandboxes of {user_name}", SANDBOX, user))
     for name, settings, user in ways:
-        for test in (wrong, killed, elsewhere):
+        for test in (wrong, killed, other_sources):
             with tempfile.TemporaryDirectory() as directory:
                 test(tanto, Path(directory), settings, user)
-        print(f"ok fetching {name}: files are fetched once, and are there whole, as they should be, or not at all")
+        print(f"ok fetching {name}: files are fetched once, and are complete and verified, or absent")
 
 
 main()

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from place import Some, can_shut_in
+from place import Some, can_create_sandboxes
 
 PACKAGES = ("base/kit", "devel/libone", "devel/libtwo", "trouble/broken")
 # The first sandboxes run checks of the programs and, with a single user, a query of the tree.
@@ -33,28 +33,28 @@ case $2 in
 libone-*) test -e {directory}/once || {{ touch {directory}/once; exit 5; }} ;;
 libtwo-*) test -e {directory}/may || exit 6 ;;
 esac
-cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/told
+cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/output
 """
     buildlog = f'test -s "$1/$2/build.log" -a -e "$1/$2/work.log" && echo "$2" >>{directory}/failed; exit 7\n'
     place = Some(tanto, directory, PACKAGES, hooks(directory, package, buildlog) + settings)
     command = place.command("build", "--resolved", "presolve")
     built = subprocess.run(command, cwd=directory, env=place.environment, capture_output=True, text=True, check=False)
     assert built.returncode == 1, built
-    told = built.stdout + built.stderr
-    seen = sorted((directory / "told").read_text().splitlines())
-    assert seen == ["kit-1.0.tgz base", "libone-1.2nb3.tgz devel"], f"{seen}\n{told}"
+    output = built.stdout + built.stderr
+    seen = sorted((directory / "output").read_text().splitlines())
+    assert seen == ["kit-1.0.tgz base", "libone-1.2nb3.tgz devel"], f"{seen}\n{output}"
     for name in ("kit-1.0", "libone-1.2nb3"):
         file = directory / f"packages/All/{name}.tgz"
-        assert file.read_bytes() == (directory / f"server/{name}.tgz").read_bytes(), f"{name} was shown otherwise"
+        assert file.read_bytes() == (directory / f"server/{name}.tgz").read_bytes(), f"{name}: the hook got another package"
     assert place.packages() == ["kit-1.0", "libone-1.2nb3"], place.packages()
     why = "sync-package exited with 6: the package has no part in that"
     assert place.state("libtwo") == ("machine-failed", why), place.state("libtwo")
-    assert told.count("sync_package refused libtwo-2.0rc1") == 1, "reported after the last attempt"
-    assert sorted((directory / "failed").read_text().splitlines()) == ["broken-1", "libtwo-2.0rc1"], "logs were not there"
+    assert output.count("sync_package refused libtwo-2.0rc1") == 1, "reported after the last attempt"
+    assert sorted((directory / "failed").read_text().splitlines()) == ["broken-1", "libtwo-2.0rc1"], "logs are missing"
     assert place.state("broken") == ("failed", "build exited with 1"), place.state("broken")
-    assert "broken-1: sync-buildlog exited with 7" in told, told
+    assert "broken-1: sync-buildlog exited with 7" in output, output
     left = [path.name for path in (directory / "packages/All").iterdir() if path.name.startswith(".")]
-    assert not left, f"{left} are left"
+    assert not left, f"leftover files: {left}"
     (directory / "may").touch()
     place.build(1)
     assert "libtwo-2.0rc1" in place.packages()
@@ -112,29 +112,29 @@ def uploads(tanto, directory):
     place.build(1)
     assert place.packages() == ["kit-1.0", "libone-1.2nb3"], "the log came only after the build"
     assert log.read_bytes() == (directory / "bulklog/broken-1/build.log").read_bytes()
-    assert sorted(path.name for path in server.iterdir()) == ["broken-1"], "packages that were built have no logs"
+    assert sorted(path.name for path in server.iterdir()) == ["broken-1"], "logs of successful packages were uploaded"
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     ways = [("without a sandbox", 'sandbox = "none"\n')]
-    if can_shut_in(None):
+    if can_create_sandboxes(None):
         ways.append(("in sandboxes", 'sandbox = "overlay"\n'))
         with tempfile.TemporaryDirectory() as directory:
             sandboxes(tanto, Path(directory))
         print("ok hooks of sandboxes: each sandbox is prepared outside and inside")
         with tempfile.TemporaryDirectory() as directory:
             uploads(tanto, Path(directory))
-        print("ok uploads: logs of failed packages are on the server while others are built")
+        print("ok uploads: logs of failed packages are uploaded while others are built")
         with tempfile.TemporaryDirectory() as directory:
             faults(tanto, Path(directory))
-        print("ok the machine's failures: a package is tried by somebody else when nothing is left of it")
+        print("ok hook failures: a package is retried by another client from a clean state")
     else:
-        print("hooks of sandboxes: skipped, for this machine lets us make none")
+        print("hooks of sandboxes: skipped: cannot create a sandbox")
     for name, settings in ways:
         with tempfile.TemporaryDirectory() as directory:
             both(tanto, Path(directory), settings)
-        print(f"ok hooks {name}: packages are shown before they have their place, and failures when there are logs")
+        print(f"ok hooks {name}: hooks run before a package is installed and after a failure is logged")
 
 
 main()

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from place import Place, Some, can_shut_in
+from place import Place, Some, can_create_sandboxes
 
 # A user ID without an account on this machine.
 USER = 61235
@@ -28,17 +28,17 @@ class Build:
         self.place = place
         # Directory of the job reports, if not with the logs.
         self.shared = None
-        with (place.directory / "told").open("w") as told:
+        with (place.directory / "output").open("w") as output:
             self.process = subprocess.Popen(
                 place.command("build", "--resolved", "presolve"),
                 cwd=place.directory,
                 env=place.environment,
-                stdout=told,
+                stdout=output,
                 stderr=subprocess.STDOUT,
             )
 
-    def told(self):
-        return (self.place.directory / "told").read_text()
+    def output(self):
+        return (self.place.directory / "output").read_text()
 
     def held(self, package):
         """Named pipes at which its jobs wait."""
@@ -48,7 +48,7 @@ class Build:
     def until(self, is_so):
         end = time.monotonic() + SECONDS
         while not is_so():
-            assert time.monotonic() < end and self.process.poll() is None, self.told()
+            assert time.monotonic() < end and self.process.poll() is None, self.output()
             time.sleep(0.01)
 
     def hold(self, package, count):
@@ -57,16 +57,16 @@ class Build:
         time.sleep(0.1)
         assert len(self.held(package)) == count, self.held(package)
 
-    def let_go(self, package):
+    def release(self, package):
         hold = self.held(package)[0]
         with hold.open("w") as word:
             hold.unlink()
             word.write("go\n")
 
-    def let_all_go(self, package, limit):
+    def release_all(self, package, limit):
         for left in range(JOBS, 0, -1):
             self.hold(package, min(left, limit))
-            self.let_go(package)
+            self.release(package)
 
     def kill(self, package):
         makefile = self.place.directory / "tree/jobs/files/Makefile"
@@ -74,20 +74,20 @@ class Build:
         (make,) = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         os.kill(int(make), signal.SIGKILL)
         while self.held(package):
-            self.let_go(package)
+            self.release(package)
 
 
 def one_alone(build, place):
     """A single package gets all tokens, also after one that was killed while it held tokens."""
-    build.let_all_go("bsd-1", TOKENS)
+    build.release_all("bsd-1", TOKENS)
     build.hold("gnu-1", TOKENS)
     build.kill("gnu-1")
-    build.let_all_go("gnu2-1", TOKENS)
-    build.let_all_go("serial-1", 1)
-    assert build.process.wait(SECONDS) == 1, build.told()
+    build.release_all("gnu2-1", TOKENS)
+    build.release_all("serial-1", 1)
+    assert build.process.wait(SECONDS) == 1, build.output()
     states = [place.state(name)[0] for name in ("bsd-1", "gnu-1", "gnu2-1", "serial-1")]
     assert states == ["done", "failed", "done", "done"], states
-    print("ok a package alone runs as many jobs as there are tokens, and what a killed one had comes back")
+    print("ok a single package uses all tokens, also those held by a killed package")
 
 
 def two_at_once(build, place, one, other):
@@ -106,12 +106,12 @@ def two_at_once(build, place, one, other):
         time.sleep(0.1)
         assert sum(running()) == TOKENS, running()
         build.until(lambda: build.held(one))
-        build.let_go(one)
+        build.release(one)
     build.hold(other, TOKENS)
-    build.let_all_go(other, TOKENS)
-    assert build.process.wait(SECONDS) == 0, build.told()
+    build.release_all(other, TOKENS)
+    assert build.process.wait(SECONDS) == 0, build.output()
     assert [place.state(name)[0] for name in (one, other)] == ["done", "done"]
-    print(f"ok {one} and {other} at once run {TOKENS} jobs together, and the second has all when the first is built")
+    print(f"ok {one} and {other} run {TOKENS} jobs together, and the second gets all tokens at the end of the first")
 
 
 def shared_place(tanto, directory, packages):
@@ -128,8 +128,8 @@ def shared_place(tanto, directory, packages):
 
 
 def in_sandboxes(tanto):
-    if os.geteuid() != 0 or not can_shut_in(None):
-        print("two packages at once: skipped, for we are not root or may not make namespaces")
+    if os.geteuid() != 0 or not can_create_sandboxes(None):
+        print("two packages at once: skipped: requires root and namespaces")
         return
     for packages in (("gnu-1", "gnu2-1"), ("bsd-1", "gnu2-1")):
         with tempfile.TemporaryDirectory() as directory:
@@ -142,10 +142,10 @@ def in_sandboxes(tanto):
                 build.process.kill()
 
 
-def of_another_user(tanto):
+def unprivileged_user(tanto):
     """Without a sandbox, the unprivileged user can open the token pipe. With mounts, users are available, too."""
-    if os.geteuid() != 0 or not can_shut_in(None):
-        print("tokens of the unprivileged user: skipped, for we are not root or may not make namespaces")
+    if os.geteuid() != 0 or not can_create_sandboxes(None):
+        print("tokens of the unprivileged user: skipped: requires root and namespaces")
         return
     packages = ("bsd-1", "gnu-1")
     with tempfile.TemporaryDirectory() as name:
@@ -166,17 +166,17 @@ def of_another_user(tanto):
         build.shared = directory / "shared"
         try:
             for package in packages:
-                build.let_all_go(package, TOKENS)
-            assert build.process.wait(SECONDS) == 0, build.told()
+                build.release_all(package, TOKENS)
+            assert build.process.wait(SECONDS) == 0, build.output()
         finally:
             build.process.kill()
-    print("ok without a sandbox, what the unprivileged user builds shares tokens too")
+    print("ok without a sandbox, builds of the unprivileged user share tokens too")
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     in_sandboxes(tanto)
-    of_another_user(tanto)
+    unprivileged_user(tanto)
     with tempfile.TemporaryDirectory() as directory:
         place = Place(tanto, Path(directory), ["jobs"], f"jobs = {TOKENS}\n")
         build = Build(place)

@@ -115,9 +115,9 @@ class Place:
     def check_whole(self, names):
         for name in names:
             path = self.directory / f"packages/All/{name}.tgz"
-            assert path.exists(), f"{name} is recorded as done, and is not there"
+            assert path.exists(), f"{name} is recorded as done but missing"
             text = path.read_text()
-            assert text.startswith(f"{name[:-2]}\n") and text.endswith(END), f"{name} is recorded as done, and is torn"
+            assert text.startswith(f"{name[:-2]}\n") and text.endswith(END), f"{name} is recorded as done but incomplete"
 
 
 def wait_for_orphans():
@@ -138,15 +138,15 @@ def play(place, kills):
         built, (run, is_over) = place.built(), place.run()
         assert len(built) == len(set(built)), f"built twice: {sorted(built)}"
         if run == before_run:
-            assert not before & set(built), f"{before & set(built)} were done, and were built again"
-        assert tried <= place.attempts(before_run), "what was tried before is known no more"
+            assert not before & set(built), f"done packages were rebuilt: {before & set(built)}"
+        assert tried <= place.attempts(before_run), "recorded attempts were lost"
         done = place.done(run)
         place.check_whole(done)
         hits += killed
         # A finished run starts anew; a killed one continues.
         more = ("--again",) if is_over else ()
         runs += is_over
-        assert not is_over or len(done) == PACKAGES, f"the run is over, and {PACKAGES - len(done)} are not done"
+        assert not is_over or len(done) == PACKAGES, f"the run has ended with {PACKAGES - len(done)} packages not done"
     place.build()
     run, is_over = place.run()
     assert is_over and len(place.done(run)) == PACKAGES
@@ -162,7 +162,7 @@ def main(tanto, kills="200", seed="1"):
             runs = play(place, int(kills))
         except AssertionError as failed:
             sys.exit(f"not ok kills (seed {seed}): {failed}")
-    print(f"ok kills: {kills} builds were killed, {runs} runs came to their end, each package was done once in each")
+    print(f"ok kills: {kills} builds were killed, {runs} runs completed, and each built each package once")
 
 
 main(*sys.argv[1:])

@@ -27,7 +27,7 @@ CATEGORIES = ("kinds",)
 USER = 61234
 
 
-def can_shut_in(user):
+def can_create_sandboxes(user):
     """Whether sandboxes are possible. An ordinary user is root in a user namespace."""
     script = "mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w$0 m"
     ways = ((["unshare", "-rm"], ",userxattr"),) if user or os.geteuid() != 0 else ((["unshare", "-m"], ""),)
@@ -59,7 +59,7 @@ def census(place, layers):
     place.build(1)
     assert place.state("census-1.0")[0] == "failed"
     others = [name for name in place.names() if name != "census-1.0"]
-    assert place.packages() == sorted(others), "packages are not there"
+    assert place.packages() == sorted(others), "packages are missing"
     lines = place.run("log", "census-1.0", "build").splitlines()
     return [line for line in lines if line.startswith("./")]
 
@@ -70,17 +70,17 @@ def same(tanto, directory, user):
     by_layers = census(place, layers=True)
     kept = [path.name for path in (directory / "state/layers/layers").iterdir()]
     groups = [name for name in kept if name.startswith("group.")]
-    assert groups, f"there are no groups among {kept}"
+    assert groups, f"no groups in {kept}"
     whole = [name for name in kept if (directory / f"state/layers/layers/{name}/tree").exists()]
-    assert not any(name.startswith("script-") for name in whole), "what runs a script was unpacked"
+    assert not any(name.startswith("script-") for name in whole), "a package with a script was unpacked"
     by_pkg_add = census(place, layers=False)
     for line in set(by_layers) ^ set(by_pkg_add):
         print(f"    only {'layers' if line in by_layers else 'pkg_add'}: {line}")
-    assert by_layers == by_pkg_add, "what is seen is not the same"
+    assert by_layers == by_pkg_add, "layers and pkg_add differ"
     for wanted in ("./lib/gone.so -> nowhere.so", "./var/dirs/empty drwxr-xr-x", "./share/seen-by-script.txt -rw"):
         assert any(line.startswith(wanted) for line in by_layers), f"{wanted} is not there:\n" + "\n".join(by_layers)
-    who = "an ordinary user" if user else "us"
-    print(f"ok same: for {who}, {len(by_layers)} files are the same, with {len(groups)} groups of layers")
+    user_name = "an ordinary user" if user else "the current user"
+    print(f"ok same: {len(by_layers)} files are equal for {user_name}, with {len(groups)} groups of layers")
     return place, by_layers
 
 
@@ -95,11 +95,11 @@ def damage(place, expected):
     (place.directory / "bulk.toml").write_text('layers_size = "1K"\n' + text)
     assert census(place, layers=True) == expected
     (place.directory / "bulk.toml").write_text(text)
-    print("ok damage: damaged layers are made again, and more than the limit is used if it is needed")
+    print("ok damage: damaged layers are recreated, and the limit is exceeded if necessary")
 
 
 def fallback(place, expected):
-    """Packages that the rules do not cover are installed by pkg_add; here one whose list and files differ."""
+    """Packages that the rules do not cover are installed by pkg_add; here one with a list that differs from its files."""
     package = place.directory / "packages/All/links-1.0.tgz"
     whole, made = package.read_bytes(), package.stat()
     with tempfile.TemporaryDirectory() as directory:
@@ -116,7 +116,7 @@ def fallback(place, expected):
     strip = lambda lines: [line for line in lines if "links-1.0/+CONTENTS" not in line]
     assert strip(seen) == strip(expected)
     package.write_bytes(whole)
-    print("ok fallback: what is odd is installed by pkg_add")
+    print("ok fallback: packages outside the rules are installed by pkg_add")
 
 
 def in_order(line):
@@ -143,21 +143,21 @@ def real(tanto, directory, prepared):
         seen = []
         for layers in (True, False):
             command = sandbox.command(direct, indirect, layers=layers, then=look)
-            told = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-            assert told.returncode == 0, told.stdout[-2000:] + told.stderr[-2000:]
-            assert "installs everything" not in told.stdout, told.stdout
-            seen.append([in_order(line) for line in told.stdout.splitlines() if line.startswith(("./", "file: "))])
+            ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+            assert "installs everything" not in ended.stdout, ended.stdout
+            seen.append([in_order(line) for line in ended.stdout.splitlines() if line.startswith(("./", "file: "))])
         for line in sorted(set(seen[0]) ^ set(seen[1])):
             print(f"    only {'layers' if line in seen[0] else 'pkg_add'}: {line}")
-        assert seen[0] == seen[1] and len(seen[0]) > 100, "a real pkg_add leaves something else"
-        print(f"ok real: {len(seen[0])} files and entries of the database are those of a real pkg_add")
+        assert seen[0] == seen[1] and len(seen[0]) > 100, "a real pkg_add gives another result"
+        print(f"ok real: {len(seen[0])} files and database entries equal those of a real pkg_add")
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     for user in (None, USER) if os.geteuid() == 0 else (None,):
-        if not can_shut_in(user):
-            print(f"same: skipped: this machine lets {'an ordinary user' if user else 'us'} mount no overlay")
+        if not can_create_sandboxes(user):
+            print(f"same: skipped: {'an ordinary user' if user else 'the current user'} cannot mount an overlay")
             continue
         with tempfile.TemporaryDirectory() as directory:
             place, expected = same(tanto, Path(directory), user)
@@ -166,7 +166,7 @@ def main():
                 fallback(place, expected)
     prepared = os.environ.get("TANTO_PKGSRC")
     if not prepared or os.geteuid() != 0:
-        return print("real: skipped: TANTO_PKGSRC names no prepared tree, or we are not root")
+        return print("real: skipped: requires root and a prepared tree in TANTO_PKGSRC")
     with tempfile.TemporaryDirectory() as directory:
         real(tanto, Path(directory), Path(prepared))
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from place import Place, can_shut_in
+from place import Place, can_create_sandboxes
 
 # A user ID without an account on this machine.
 USER = 61234
@@ -55,29 +55,29 @@ def check(place):
         assert place.state(name) == expected, f"{name} is {place.state(name)}, not {expected}"
     with sqlite3.connect(f"file:{place.directory}/state/db?mode=ro", uri=True) as db:
         outcomes = db.execute("SELECT outcome, count(*) FROM attempt GROUP BY outcome ORDER BY outcome").fetchall()
-    assert outcomes == [("done", 1), ("failed", 4)], f"it is their own fault: {outcomes}"
+    assert outcomes == [("done", 1), ("failed", 4)], f"wrong outcomes: {outcomes}"
     log = (place.directory / "bulklog/flood-1/build.log").read_text()
-    assert len(log) < 1.2 * 2**20, f"of the flood {len(log)} bytes are kept"
+    assert len(log) < 1.2 * 2**20, f"the log has {len(log)} bytes"
     assert log.startswith("building flood-1\n") and " bytes are left out ...]" in log, log[:200]
     assert "tanto: build printed more than 1 MiB" in log[-4096:], log[-4096:]
     hung = (place.directory / "bulklog/loop-1/build.log").read_text()
-    assert "while :; do :; done" in hung, f"it is not told what ran:\n{hung}"
+    assert "while :; do :; done" in hung, f"the running command is not reported:\n{hung}"
     left = subprocess.run(["pgrep", "-f", str(place.directory)], capture_output=True, text=True, check=False).stdout
-    assert not left.strip(), f"processes are left: {left}"
+    assert not left.strip(), f"leftover processes: {left}"
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     users = [None, USER] if os.geteuid() == 0 else [None]
     for sandbox, user in [("none", None), *(("overlay", user) for user in users)]:
-        who = "an ordinary user" if user or os.geteuid() != 0 else "root"
-        if sandbox != "none" and not can_shut_in(user):
-            print(f"limits in a sandbox of {who}: skipped, for this machine lets us make none")
+        user_name = "an ordinary user" if user or os.geteuid() != 0 else "root"
+        if sandbox != "none" and not can_create_sandboxes(user):
+            print(f"limits in a sandbox of {user_name}: skipped: cannot create a sandbox")
             continue
         with tempfile.TemporaryDirectory() as directory:
             check(build(tanto, Path(directory), sandbox, user))
-        where = "without a sandbox" if sandbox == "none" else f"in a sandbox of {who}"
-        print(f"ok limits {where}: who takes too much is ended, and nobody else")
+        where = "without a sandbox" if sandbox == "none" else f"in a sandbox of {user_name}"
+        print(f"ok limits {where}: packages that exceed a limit are terminated, and no others")
 
 
 main()

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from place import Place, can_shut_in, memory_group
+from place import Place, can_create_sandboxes, memory_group
 
 # In MiB. Smaller packages are built in memory.
 ROOM = 64
@@ -74,8 +74,8 @@ def build(place, *names):
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
-    if not can_shut_in(None):
-        print("memory: skipped, this machine cannot create a sandbox")
+    if not can_create_sandboxes(None):
+        print("memory: skipped: this machine cannot create a sandbox")
         return
     with tempfile.TemporaryDirectory() as directory:
         place = Place(tanto, Path(directory), (), SETTINGS)
@@ -83,22 +83,22 @@ def main():
             add(place, name, line)
         build(place, "one")
         clients = [client for _, _, client, _, _ in attempts(place)]
-        assert clients == ["local-1"] * 2, f"whoever is to blame is not the first to get a package: {attempts(place)}"
-        print("ok memory: no client is to blame for what has no room there")
+        assert clients == ["local-1"] * 2, f"the failure counted against the client: {attempts(place)}"
+        print("ok memory: a full tmpfs does not count against the client")
         # Recorded usage takes effect here already.
         build(place, *LINES)
         ended = outcomes(place)
         assert ended == {**dict.fromkeys(LARGE, ["machine", "done"]), "small-1": ["done"], "one-1": ["done"]}, attempts(place)
-        told = {name: why for name, _, _, outcome, why in attempts(place) if outcome == "machine"}
-        assert told["three-1"] == f"build exited with 1: {WHY}" and told["silent-1"] == f"build: {WHY}", told
-        print("ok memory: what has no room there is built again on the disk, also if it does not care")
+        reasons = {name: why for name, _, _, outcome, why in attempts(place) if outcome == "machine"}
+        assert reasons["three-1"] == f"build exited with 1: {WHY}" and reasons["silent-1"] == f"build: {WHY}", reasons
+        print("ok memory: a package that outgrows its tmpfs is rebuilt on disk, also if it ignores errors")
         assert f"attempt 1: machine (build exited with 1: {WHY})" in place.run("why", "three-1"), place.run("why", "three-1")
         # Later, only builds on disk have recorded it, at their end.
         for _ in range(2):
             build(place, *LINES)
             ended = outcomes(place)
             assert ended.keys() == LARGE | {"small-1"} and set(map(tuple, ended.values())) == {("done",)}, attempts(place)
-        print("ok memory: what is known to write too much does so on the disk at once")
+        print("ok memory: a package with large recorded usage is built on disk at once")
         add(place, "held", HOLDS)
         with (place.directory / "bulk.toml").open("a") as settings:
             settings.write('[stage.build]\nmemory_limit = "48M"\n')
@@ -112,7 +112,7 @@ def main():
             for _ in range(2):
                 build(place, "held")
                 assert outcomes(place)["held-1"] == ["done"], attempts(place)
-        print("ok memory: files in memory are no reason to end who writes them")
+        print("ok memory: files in memory do not terminate their package")
 
 
 main()

@@ -35,8 +35,8 @@ def phases(made):
     return said
 
 
-def scans(told):
-    return told.count("scan devel/")
+def scans(output):
+    return output.count("scan devel/")
 
 
 def all_phases(tanto, directory):
@@ -45,7 +45,7 @@ def all_phases(tanto, directory):
     assert made.packages() == WANTED, made.packages()
     assert scans(first) > 0 and phases(made) == list(PHASES)
     again = made.run("build")
-    assert scans(again) == 0 and "building" not in again, f"nothing has changed:\n{again}"
+    assert scans(again) == 0 and "building" not in again, f"scanned or built without a change:\n{again}"
     assert "6 packages, 6 done (6 up to date before)" in again, again
     assert phases(made) == list(PHASES)
     print("ok all phases: one command scans, resolves and builds")
@@ -61,9 +61,9 @@ def kill_before_packages(made, *more):
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
-    told = made.directory / "phases"
-    while not told.exists() or "build\n" not in told.read_text().splitlines(True)[1:]:
-        assert build.poll() is None, "the build has ended"
+    log = made.directory / "phases"
+    while not log.exists() or "build\n" not in log.read_text().splitlines(True)[1:]:
+        assert build.poll() is None, "the build ended too early"
         time.sleep(0.02)
     build.send_signal(signal.SIGKILL)
     build.wait()
@@ -78,18 +78,18 @@ def killed(tanto, directory):
     quick, slow = settings.read_text().replace("; exec sleep 60", ""), settings.read_text()
     settings.write_text(quick)
     phases(made)
-    told = made.run("build")
-    assert scans(told) == 0, f"what was scanned stands:\n{told}"
+    output = made.run("build")
+    assert scans(output) == 0, f"directories were scanned again:\n{output}"
     assert made.packages() == WANTED and phases(made) == ["build"]
-    assert scans(made.run("build")) > 0, "a new build scans again, for that is wanted"
+    assert scans(made.run("build")) > 0, "a new build did not scan"
     assert phases(made) == ["pre_build", "build"]
     settings.write_text(slow)
     kill_before_packages(made, "--again")
     settings.write_text(quick)
     before = {path: path.stat().st_mtime_ns for path in (directory / "packages/All").iterdir()}
     made.run("build")
-    assert all(path.stat().st_mtime_ns > before[path] for path in before), "--again was said, and is forgotten"
-    print("ok killed: a build that goes on does not scan again, and builds what it was to")
+    assert all(path.stat().st_mtime_ns > before[path] for path in before), "--again was not resumed"
+    print("ok killed: a resumed build does not scan again, and builds the planned packages")
 
 
 def missing(tanto, directory):
@@ -97,25 +97,25 @@ def missing(tanto, directory):
     makefile = directory / "tree/devel/libthree/Makefile"
     makefile.write_text(makefile.read_text().replace("\n.include", "\nDEPENDS+= none>=2:../../devel/none\n.include"))
     time.sleep(SETTLE)
-    told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
-    assert told.returncode == 1 and not made.packages(), told.stdout + told.stderr
-    assert "libthree-3.1 needs none>=2 (devel/none), and nothing matches" in told.stderr, told.stderr
+    result = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
+    assert result.returncode == 1 and not made.packages(), result.stdout + result.stderr
+    assert "libthree-3.1 needs none>=2 (devel/none), and nothing matches" in result.stderr, result.stderr
     assert "was interrupted before its packages" in made.run("status")
     settings = directory / "bulk.toml"
     settings.write_text(settings.read_text() + "ignore_missing_dependencies = true\n")
-    told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
-    assert told.returncode == 0 and "devel/none cannot be scanned" in told.stderr, told.stdout + told.stderr
+    result = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
+    assert result.returncode == 0 and "devel/none cannot be scanned" in result.stderr, result.stdout + result.stderr
     assert made.packages() == ["libone-1.2nb3", "libtwo-2.0rc1", "py312-thing-1.0", "tool-1"], made.packages()
     state, why = made.state("libthree-3.1")
     assert state == "prefailed" and why.startswith("libthree-3.1 needs none>=2 (devel/none)"), (state, why)
     assert made.state("app3-3.1") == ("indirect-prefailed", "it needs libthree-3.1, which cannot be built")
-    print("ok missing: what cannot be resolved is told, or left out if that is wanted")
+    print("ok missing: unresolved dependencies are errors, or their packages are left out on request")
 
 
 def script_fails(tanto, directory):
     made = place(tanto, directory, 'script_phase_pre_build = "exit 3"\n', scripts=False)
-    told = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
-    assert told.returncode == 1 and "script_phase_pre_build failed: exit status: 3" in told.stderr, told.stderr
+    result = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
+    assert result.returncode == 1 and "script_phase_pre_build failed: exit status: 3" in result.stderr, result.stderr
     assert not made.packages()
     print("ok scripts: a script that fails ends the build")
 

@@ -57,19 +57,19 @@ class Place:
         return [*self.as_user, self.tanto, "bulk", *words]
 
     def run(self, *words, code=0):
-        told = subprocess.run(
+        result = subprocess.run(
             self.command(*words), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
         )
-        assert told.returncode == code, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
-        return told.stdout
+        assert result.returncode == code, f"{words}: {result.returncode}\n{result.stdout}{result.stderr}"
+        return result.stdout
 
     def error(self, *words):
         """Error message of a command that fails."""
-        told = subprocess.run(
+        result = subprocess.run(
             self.command(*words), cwd=self.directory, env=self.environment, capture_output=True, text=True, check=False
         )
-        assert told.returncode == 1, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
-        return told.stderr
+        assert result.returncode == 1, f"{words}: {result.returncode}\n{result.stdout}{result.stderr}"
+        return result.stderr
 
     def build(self, code, *more):
         return self.run("build", "--resolved", "presolve", *more, code=code)
@@ -99,12 +99,12 @@ class Some(Place):
                     yield f"PKG_LOCATION={location}\n"
 
 
-def can_shut_in(user):
+def can_create_sandboxes(user):
     """Whether this user can create sandboxes."""
-    who = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-    what = ["unshare", "--mount", "--pid", "--net", "--fork"]
+    as_user = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+    namespaces = ["unshare", "--mount", "--pid", "--net", "--fork"]
     as_root = [] if user is None and os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return subprocess.run([*who, *what, *as_root, "true"], capture_output=True, check=False).returncode == 0
+    return subprocess.run([*as_user, *namespaces, *as_root, "true"], capture_output=True, check=False).returncode == 0
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from place import Place, can_shut_in
+from place import Place, can_create_sandboxes
 
 # A user ID without an account on this machine.
 USER = 61234
@@ -54,7 +54,7 @@ def kill(place, fifo):
         start_new_session=True,
     )
     while not fifo():
-        assert build.poll() is None, "the build has ended"
+        assert build.poll() is None, "the build ended too early"
         time.sleep(0.02)
     build.send_signal(signal.SIGKILL)
     build.wait()
@@ -62,19 +62,19 @@ def kill(place, fifo):
 
 def builds(place):
     """Messages of the next build."""
-    told = subprocess.run(
+    result = subprocess.run(
         place.command("build"), cwd=place.directory, env=place.environment, capture_output=True, text=True, check=False
     )
-    assert told.returncode == 0, told.stdout + told.stderr
-    return [line.split(LEFT)[1] for line in told.stderr.splitlines() if LEFT in line]
+    assert result.returncode == 0, result.stdout + result.stderr
+    return [line.split(LEFT)[1] for line in result.stderr.splitlines() if LEFT in line]
 
 
-def in_the_machine(tanto, directory):
+def without_sandbox(tanto, directory):
     place = Place(tanto, directory, (), 'limited_list = "list"\nhang_timeout = "0"\n')
     (directory / "list").write_text("trouble/deadlock\n")
     work = directory / "work/trouble/deadlock"
     kill(place, (work / "src/a").exists)
-    assert below(directory), "without a sandbox they go on"
+    assert below(directory), "processes without a sandbox were terminated"
     (directory / "packages/All").mkdir(parents=True, exist_ok=True)
     (directory / "packages/All/.tanto-tool-1.new").write_text("half")
     (directory / "distfiles/sub").mkdir(parents=True, exist_ok=True)
@@ -94,13 +94,13 @@ def in_the_machine(tanto, directory):
     assert (directory / "distfiles/patch.7.new").exists() and others.exists()
     assert said[3] == f"removed the work directory of deadlock-1, {work}", said
     assert not below(directory) and not work.exists() and place.packages() == ["restricted-1"]
-    assert not builds(place), "that was all"
+    assert not builds(place), "leftovers were reported twice"
     brought.close()
-    assert builds(place) == [f"removed the partial distfile {others}"], "nobody brings it any more"
+    assert builds(place) == [f"removed the partial distfile {others}"], "the partial distfile was not removed"
     (directory / "state/works/odd-1").write_text(f"{directory}\n")
     said = builds(place)
     assert len(said) == 1 and said[0].startswith(f"cannot remove the work directory of odd-1, {directory}: "), said
-    print("ok preparation: what a killed build has left in the machine is ended, removed and told")
+    print("ok preparation: leftovers of a killed build are terminated, removed and reported")
 
 
 def without_a_mark(tanto, directory):
@@ -116,12 +116,12 @@ def without_a_mark(tanto, directory):
     orphan = Path("/proc") / (work / "pid").read_text().strip()
     if "/tanto-" not in (orphan / "cgroup").read_text():
         os.kill(int(orphan.name), signal.SIGKILL)
-        print("preparation of control groups: skipped, for this machine lets us make none")
+        print("preparation of control groups: skipped: cannot create a control group")
         return
     (directory / "list").write_text("trouble/restricted\n")
     said = builds(place)
     assert "sleep 600" in said[0] and has_ended(orphan), said
-    print("ok preparation: who has lost its parent and its environment is known by its control group")
+    print("ok preparation: a process without parent and environment is found by its control group")
 
 
 def is_in(place, stage):
@@ -145,26 +145,26 @@ def in_a_sandbox(tanto, directory, user, in_memory):
     (directory / "list").write_text("trouble/restricted\n")
     said = builds(place)
     assert said[-1] == f"removed the files of a sandbox, {directory}/state/clients", said
-    assert not below(directory), f"{below(directory)} live on"
-    assert not builds(place), "that was all"
+    assert not below(directory), f"leftover processes: {below(directory)}"
+    assert not builds(place), "leftovers were reported twice"
     assert str(directory) not in Path("/proc/self/mountinfo").read_text(), "something is still mounted"
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as directory:
-        in_the_machine(tanto, Path(os.path.realpath(directory)))
+        without_sandbox(tanto, Path(os.path.realpath(directory)))
     with tempfile.TemporaryDirectory() as directory:
         without_a_mark(tanto, Path(os.path.realpath(directory)))
     for user in [None, USER] if os.geteuid() == 0 else [None]:
-        who = "an ordinary user" if user or os.geteuid() != 0 else "root"
-        if not can_shut_in(user):
-            print(f"preparation of sandboxes of {who}: skipped, for this machine lets us make none")
+        user_name = "an ordinary user" if user or os.geteuid() != 0 else "root"
+        if not can_create_sandboxes(user):
+            print(f"preparation of sandboxes of {user_name}: skipped: cannot create a sandbox")
             continue
         for in_memory in (False, True):
             with tempfile.TemporaryDirectory() as directory:
                 in_a_sandbox(tanto, Path(os.path.realpath(directory)), user, in_memory)
-        print(f"ok preparation: of sandboxes of {who} nothing lives on, and what was written there is removed")
+        print(f"ok preparation: no process of sandboxes of {user_name} survives, and their files are removed")
 
 
 main()

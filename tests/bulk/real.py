@@ -33,9 +33,9 @@ OF_ONE_BUILD = ("+BUILD_INFO", "+BUILD_VERSION", "+SIZE_PKG", "+SIZE_ALL")
 
 
 def run(command, directory, ends=(0,), **more):
-    told = subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", **more)
-    assert told.returncode in ends, f"{command}: {told.returncode}\n{told.stdout[-2000:]}{told.stderr[-2000:]}"
-    return told.stdout
+    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", **more)
+    assert result.returncode in ends, f"{command}: {result.returncode}\n{result.stdout[-2000:]}{result.stderr[-2000:]}"
+    return result.stdout
 
 
 def scan(tanto, tree, place):
@@ -49,14 +49,14 @@ def scan(tanto, tree, place):
     run(command, place, input="".join(f"{location}\n" for location in dict.fromkeys(found)), env=own)
     ours, theirs = pkgsrc.records(place / "pscan"), pkgsrc.records(place / "pscan.pbulk")
     assert ours == theirs, f"{sorted(set(ours) ^ set(theirs))[:1]}"
-    print(f"ok real scan: {len(ours)} records are those of pbulk")
+    print(f"ok real scan: {len(ours)} records equal those of pbulk")
 
 
 def resolve(tanto, tree, place):
     ours = run([tanto, "bulk", "resolve", "--partial", "--scan", "pscan"], place)
     theirs = run([str(tree.pbulk / "bin/pbulk-resolve"), "-p", "pscan"], place)
-    assert ours == theirs, "not what pbulk-resolve says"
-    print(f"ok real resolve: {ours.count('DEPENDS=')} lines are those of pbulk-resolve")
+    assert ours == theirs, "differs from pbulk-resolve"
+    print(f"ok real resolve: {ours.count('DEPENDS=')} lines equal those of pbulk-resolve")
 
 
 def content(path):
@@ -68,8 +68,8 @@ def content(path):
             data = archive.extractfile(member).read() if member.isreg() else b""
             if member.name == "+CONTENTS":
                 data = data.replace(b"".join(re.findall(rb"(?m)^@comment MD5:.*\n", data)), b"")
-            who = (member.mode, member.uname, member.gname, member.linkname)
-            yield member.name, who, hashlib.sha256(data).hexdigest()
+            rights = (member.mode, member.uname, member.gname, member.linkname)
+            yield member.name, rights, hashlib.sha256(data).hexdigest()
 
 
 def build(tanto, tree, place):
@@ -79,20 +79,20 @@ def build(tanto, tree, place):
     # Some packages of an old tree do not build on a new system.
     run([tanto, "bulk", "build", "--config", config], place, ends=(0, 1))
     ours = sorted(path.name for path in (place / "packages/All").glob("*.tgz"))
-    assert ours, "nothing is built"
-    print(f"ok real build: {len(ours)} packages of {BUILT} directories, and of what these need, are built")
+    assert ours, "no package was built"
+    print(f"ok real build: {len(ours)} packages of {BUILT} directories and their dependencies are built")
     if os.geteuid() != 0:
-        print("real build: not compared with pbulk, for its clients are roots of their own, which takes root")
+        print("real build: not compared with pbulk, which requires root for its chroots")
         return
     peer = Pbulk(tree, place / "pbulk", [place / "pbulk/client"], limited=few)
     run(peer.build_command(), place)
     theirs = sorted(path.name for path in (place / "pbulk/packages/All").glob("*.tgz"))
-    assert ours == theirs, f"pbulk has built {theirs}"
+    assert ours == theirs, f"pbulk built other packages: {theirs}"
     for name in ours:
         mine, its = (dict_of(place / where / "All" / name) for where in ("packages", "pbulk/packages"))
         other = [key for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)]
         assert not other, f"{name}: {other[:5]} differ"
-    print(f"ok real build: {len(ours)} packages hold what pbulk's hold")
+    print(f"ok real build: {len(ours)} packages have the same content as pbulk's")
 
 
 # Instructions before blocks of commands that are not run as they are.
@@ -105,15 +105,15 @@ def commands(values, is_old):
     page = (ROOT / "docs/pkgsrc-tutorial.md").read_text()
     wanted = {"": True, "for an older tree": is_old, "for a newer tree": not is_old}
     script, found = ["set -eux"], set()
-    for what, text in BLOCK.findall(page):
-        found.add(what)
-        if what == "its own values":
+    for instruction, text in BLOCK.findall(page):
+        found.add(instruction)
+        if instruction == "its own values":
             names = re.findall(r"(?m)^(\w+)=", text)
             assert names == list(values), f"the page sets {names}"
             script += [f"{name}='{value}'" for name, value in values.items()]
-        elif not what.startswith(SKIPPED) and wanted[what]:
+        elif not instruction.startswith(SKIPPED) and wanted[instruction]:
             script.append(text)
-    assert found >= {"its own values", "for an older tree", "for a newer tree", ""}, f"the page has lost blocks: {found}"
+    assert found >= {"its own values", "for an older tree", "for a newer tree", ""}, f"blocks are missing in the page: {found}"
     return "\n".join(script)
 
 
@@ -130,8 +130,8 @@ def page(tanto, place):
         run(["bash", "-n", "-c", commands(values, is_old)], place)
     files = re.findall(r"(?m)^cat >(?:.*\n)*?END$", commands(values, False))
     run(["bash", "-c", "\n".join(files)], place, env={**os.environ, **values})
-    told = subprocess.run([tanto, "bulk", "status"], cwd=place, capture_output=True, text=True, check=False).stderr
-    assert "nothing was built yet" in told, told
+    output = subprocess.run([tanto, "bulk", "status"], cwd=place, capture_output=True, text=True, check=False).stderr
+    assert "nothing was built yet" in output, output
     print("ok tutorial: the shell reads its commands, and Tanto its settings")
 
 
@@ -161,15 +161,15 @@ def tutorial(tanto, source, place):
     run(["bash", "-c", commands(values, is_old)], place, env=environment)
     ten = (bulk / "first-ten").read_text().split()
     report = lambda: json.loads(run([tanto, "bulk", "report", "--json"], bulk))
-    told = report()
-    built = {package["location"] for package in told["packages"] if package["state"] == "done"}
-    assert len(ten) == 10 and built >= set(ten) and list(told["counts"]) == ["done"], told["counts"]
+    summary = report()
+    built = {package["location"] for package in summary["packages"] if package["state"] == "done"}
+    assert len(ten) == 10 and built >= set(ten) and list(summary["counts"]) == ["done"], summary["counts"]
     files = len(list((bulk / "packages/All").glob("*.tgz")))
-    assert files == told["counts"]["done"], f"{files} files of {told['counts']['done']} packages"
-    assert not list((bulk / "distfiles").glob("**/*.*")), "something was fetched"
+    assert files == summary["counts"]["done"], f"{files} files of {summary['counts']['done']} packages"
+    assert not list((bulk / "distfiles").glob("**/*.*")), "files were fetched again"
     run([tanto, "bulk", "build"], bulk)
-    assert report()["costs"] == [], "not all was up to date"
-    print(f"ok tutorial: from nothing to {files} packages by the commands of the page")
+    assert report()["costs"] == [], "packages were rebuilt"
+    print(f"ok tutorial: the commands of the page build {files} packages")
 
 
 def dict_of(path):
@@ -181,7 +181,7 @@ def main():
     named = os.environ.get("TANTO_PKGSRC")
     tree, why = pkgsrc.find(named)
     if tree is None:
-        print(f"real: skipped, for {why}")
+        print(f"real: skipped: {why}")
     else:
         beside_pbulk(tanto, tree)
     with tempfile.TemporaryDirectory() as directory:
@@ -190,7 +190,7 @@ def main():
         keys(tanto, Path(directory))
     source, why = pkgsrc.source(named)
     if source is None or os.geteuid() != 0:
-        print(f"tutorial: skipped, for {why or 'it takes root'}")
+        print(f"tutorial: skipped: {why or 'requires root'}")
         return
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from place import Some, can_shut_in
+from place import Some, can_create_sandboxes
 
 # Packages with each kind of outcome.
 PACKAGES = (
@@ -39,11 +39,11 @@ def reports(tanto, directory):
     assert "build exited with 1 (compiler); 1 package needs it\n    | broken.c:1: error: it does not compile\n" in broken
     assert f"{directory}/bulklog/broken-1/build.log" in broken
     assert "skip is not for this platform" in text and "Since bulk build" not in text
-    told = json.loads(place.run("report", "--json"))
-    assert told["counts"] == {"done": 7, "failed": 1, "indirect-failed": 1, "prefailed": 1, "indirect-prefailed": 1}
-    failure = told["failures"][0]
+    report = json.loads(place.run("report", "--json"))
+    assert report["counts"] == {"done": 7, "failed": 1, "indirect-failed": 1, "prefailed": 1, "indirect-prefailed": 1}
+    failure = report["failures"][0]
     assert (failure["package"], failure["kind"], failure["blocks"]) == ("broken-1", "compiler", 1), failure
-    assert told["bound_ms"] <= told["wall_ms"] and told["estimates"]["guessed"]["count"] == 7
+    assert report["bound_ms"] <= report["wall_ms"] and report["estimates"]["guessed"]["count"] == 7
     place.run("report", "--html", "report.html")
     page = (directory / "report.html").read_text()
     assert "broken.c:1: error: it does not compile" in page and page.count("<rect") == 8
@@ -52,7 +52,7 @@ def reports(tanto, directory):
     assert statuses["needskip-1"] == "indirect-prefailed" and statuses["libone-1.2nb3"] == "done", statuses
     assert "PKG_DEPTH=2\n" in next(record for record in records if record.startswith("broken-1"))
     changed(place, directory)
-    print("ok reports: what failed, why, what that blocks and what changed is told in four forms")
+    print("ok reports: failures, reasons, blocked packages and changes are reported in four formats")
 
 
 def changed(place, directory):
@@ -63,9 +63,9 @@ def changed(place, directory):
     text = place.run("report")
     assert "0 broken\n2 fixed:\n    broken-1\n    needbroken-1\n0 new\n0 gone\n" in text, text
     assert "guessed: half of" in text, text
-    told = json.loads(place.run("report", "--json"))
-    assert [change["package"] for change in told["changes"]["fixed"]] == ["broken-1", "needbroken-1"]
-    assert {cost["package"] for cost in told["costs"]} == {"broken-1", "needbroken-1"}, "the others were there"
+    report = json.loads(place.run("report", "--json"))
+    assert [change["package"] for change in report["changes"]["fixed"]] == ["broken-1", "needbroken-1"]
+    assert {cost["package"] for cost in report["costs"]} == {"broken-1", "needbroken-1"}, "wrong costs"
 
 
 def has_pressure():
@@ -98,15 +98,15 @@ def waits(tanto, directory, settings):
     both = f"for n in 1 2; do taskset -c {processor} sh -c '{busy}' & done; wait"
     makefile.write_text(makefile.read_text().replace("PKGNAME", f"do-build= {both}\nPKGNAME"))
     place.build(0)
-    text, told = place.run("report"), json.loads(place.run("report", "--json"))
-    costs = {cost["package"]: cost for cost in told["costs"]}
+    text, report = place.run("report"), json.loads(place.run("report", "--json"))
+    costs = {cost["package"]: cost for cost in report["costs"]}
     if not has_pressure():
         assert "I/O WAIT and CPU WAIT were not recorded" in text, text
         assert "cpu_wait_ms" not in costs["libone-1.2nb3"]
-        return print("waits: this machine offers none, and the report says so")
+        return print("waits: not measured on this machine, and the report says so")
     assert "were not recorded" not in text and costs["libone-1.2nb3"]["cpu_wait_ms"] > 0, costs
     assert all("io_wait_ms" in cost for cost in costs.values()), costs
-    print(f"ok waits ({settings.strip()}): the report tells how long packages waited for a processor")
+    print(f"ok waits ({settings.strip()}): the report has the time that packages waited for a processor")
 
 
 def publishing(directory):
@@ -126,15 +126,15 @@ def publishing(directory):
 
 def publish(tanto, directory):
     if not shutil.which("rsync"):
-        print("publish: skipped, for there is no rsync")
+        print("publish: skipped: rsync is missing")
         return
     place = Some(tanto, directory, PACKAGES, publishing(directory))
     assert "nothing was built yet" in place.error("publish")
     place.build(1)
     (directory / "packages/All/left-over-1.tgz").write_text("of an earlier build")
-    told = place.run("publish")
-    assert "not published: restricted-1 (NO_BIN_ON_FTP: No redistribution)\n" in told, told
-    assert "not published: needrestricted-1 (it needs restricted-1)\n" in told, told
+    output = place.run("publish")
+    assert "not published: restricted-1 (NO_BIN_ON_FTP: No redistribution)\n" in output, output
+    assert "not published: needrestricted-1 (it needs restricted-1)\n" in output, output
     free = sorted(set(place.packages()) - {"restricted-1", "needrestricted-1", "left-over-1"})
     server = directory / "server/packages"
     files = {path.name for path in (server / "All").iterdir()}
@@ -156,7 +156,7 @@ def publish(tanto, directory):
     assert subject[0] == "-s" and subject[1].startswith("test Linux") and subject[2:] == ["one@example.org", "two@example.org"]
     assert (directory / "bulklog/meta/success").read_text().count("\n") == 7
     again(place, directory, server)
-    print("ok publish: what may be given away gets to the server with all that is said of it, and what may not does not")
+    print("ok publish: redistributable packages and their metadata are uploaded, and restricted ones are not")
 
 
 def again(place, directory, server):
@@ -176,12 +176,12 @@ def again(place, directory, server):
     toml = directory / "bulk.toml"
     toml.write_text(toml.read_text().replace(f'"{server}"', f'"{directory}/no/such/place"'))
     (directory / "letter").unlink()
-    told = subprocess.run(
+    result = subprocess.run(
         place.command("publish"), cwd=directory, env=place.environment, capture_output=True, text=True, check=False
     )
-    assert told.returncode == 1 and "7 packages" not in told.stdout and "packages are in" in told.stdout, told
-    assert f"not all of the packages got to {directory}/no/such/place" in told.stderr, told.stderr
-    assert not (directory / "letter").exists(), "nobody hears of what was not published"
+    assert result.returncode == 1 and "7 packages" not in result.stdout and "packages are in" in result.stdout, result
+    assert f"not all of the packages got to {directory}/no/such/place" in result.stderr, result.stderr
+    assert not (directory / "letter").exists(), "mail was sent for a failed publication"
     (directory / "packages/All/libone-1.2nb3.tgz").unlink()
     assert "libone-1.2nb3.tgz: No such file or directory" in place.error("publish")
 
@@ -196,9 +196,9 @@ def resumed(place, directory, server):
     package.rename(partial / package.name)
     # The mtime differs, so it is compared.
     os.utime(partial / package.name, (5, 5))
-    told = place.run("publish")
-    matched = next(line.split()[2] for line in told.splitlines() if line.startswith("Matched data: "))
-    assert int(matched.replace(",", "").replace(".", "")) > 0, told
+    output = place.run("publish")
+    matched = next(line.split()[2] for line in output.splitlines() if line.startswith("Matched data: "))
+    assert int(matched.replace(",", "").replace(".", "")) > 0, output
     assert package.read_bytes() == (directory / "packages/All" / package.name).read_bytes() and not partial.exists()
     toml.write_text(before)
 
@@ -216,8 +216,8 @@ def foreign(place, directory, package, content):
         (content[: len(content) // 2], "the package is truncated"),
     ):
         package.write_bytes(damaged)
-        told = place.error("publish")
-        assert f"{package}: " in told and why in told and "'tanto bulk retry libone-1.2nb3'" in told, told
+        output = place.error("publish")
+        assert f"{package}: " in output and why in output and "'tanto bulk retry libone-1.2nb3'" in output, output
 
 
 def summary(server, names):
@@ -233,7 +233,7 @@ def summary(server, names):
     if pkg_info:
         files = [server / "All" / f"{name}.tgz" for name in names]
         theirs = subprocess.run([pkg_info, "-X", *files], capture_output=True, text=True, check=True).stdout
-        assert text == theirs, "pkg_info -X says something else"
+        assert text == theirs, "differs from pkg_info -X"
 
 
 def key(directory):
@@ -248,10 +248,10 @@ def key(directory):
     def gpg(*words, text=""):
         command = [GPG, "--batch", "--quiet", *words]
         as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
-        told = subprocess.run(
+        result = subprocess.run(
             command, input=text.encode(), env=environment, capture_output=True, check=True, cwd="/", **as_user
         )
-        return told.stdout
+        return result.stdout
 
     wanted = "%no-protection\nKey-Type: RSA\nKey-Length: 2048\nName-Email: test@example.org\nExpire-Date: 0\n%commit\n"
     gpg(*(["--quick-random"] if GPG == "gpg1" else []), "--gen-key", text=wanted)
@@ -278,7 +278,7 @@ def members(path):
 
 def sign(tanto, directory):
     if not shutil.which(GPG) or not shutil.which("gpgv"):
-        print("sign: skipped, for there is no gpg, or no gpgv")
+        print("sign: skipped: gpg or gpgv is missing")
         return
     settings, public, environment = key(directory)
     try:
@@ -287,19 +287,19 @@ def sign(tanto, directory):
         toml = directory / "bulk.toml"
         toml.write_text(toml.read_text() + settings)
         assert "builds can read the key in sign_keys" in place.error("build", "--resolved", "presolve")
-        told = place.run("publish")
-        assert "5 packages were signed\n" in told, told
+        output = place.run("publish")
+        assert "5 packages were signed\n" in output, output
         (directory / "public.gpg").write_bytes(public)
         for path in (directory / "signed/All").glob("*.tgz"):
             signed(directory, path)
         assert not (directory / "signed/All/restricted-1.tgz").exists()
-        assert "were signed" not in place.run("publish"), "what is signed is signed"
+        assert "were signed" not in place.run("publish"), "packages were signed twice"
         unsigned(place, directory, environment)
-        certified(place, directory)
+        gpg_certified(place, directory)
         refused(place, directory)
     finally:
         subprocess.run(["gpgconf", "--kill", "gpg-agent"], env=environment, check=False)
-    print("ok sign: packages are signed as pkg_admin does it, and only as what they are")
+    print("ok sign: packages are signed as by pkg_admin, and only under their own names")
 
 
 def signed(directory, path):
@@ -343,16 +343,16 @@ def unsigned(place, directory, environment):
         (f"{pgp} --armor --output - -", 'sign_public_key = "pscan"\n', "that gpgv does not accept for this package: "),
     ):
         signing(directory, command, more)
-        told = place.error("publish")
-        assert "cannot sign " in told and why in told, told
-        assert not list((directory / "signed/All").iterdir()), "nothing is kept of it"
+        output = place.error("publish")
+        assert "cannot sign " in output and why in output, output
+        assert not list((directory / "signed/All").iterdir()), "an unsigned package was kept"
     # The keys may be in another directory.
     signing(directory, f"GNUPGHOME={environment['GNUPGHOME']} {pgp} --armor --output - -", 'sign_public_key = "public.gpg"\n')
     assert "5 packages were signed\n" in place.run("publish")
     (directory / "bulk.toml").write_text(before)
 
 
-def certified(place, directory):
+def gpg_certified(place, directory):
     """X.509 signatures are verified, too."""
     before = (directory / "bulk.toml").read_text()
     for name in ("own", "other"):
@@ -373,7 +373,7 @@ def certified(place, directory):
     place.run("publish")
 
 
-def shut_in(tanto, directory):
+def key_in_sandbox(tanto, directory):
     """A build as root, where the key is readable: packages see neither the key nor a socket."""
     place = Some(tanto, directory, ("base/kit", "trouble/broken"), 'sandbox = "overlay"\nsign_keys = "tree/keys"\n')
     (directory / "tree/keys").mkdir()
@@ -390,11 +390,11 @@ def shut_in(tanto, directory):
         check=False,
     )
     if "cannot create a sandbox" in built.stderr:
-        print("key: skipped, this machine cannot create a sandbox")
+        print("key: skipped: this machine cannot create a sandbox")
         return
     log = place.run("log", "broken-1", "build")
     assert "keys:\n" in log and "the key" not in log and "GNUPGHOME" not in log and "socket:" not in log, log
-    print("ok key: a build sees neither the key nor a way to who signs")
+    print("ok key: a build can access neither the key nor the signing agent")
 
 
 def refused(place, directory):
@@ -418,11 +418,11 @@ def refused(place, directory):
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
-    for test in (reports, publish, sign, shut_in):
+    for test in (reports, publish, sign, key_in_sandbox):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
     for settings in ('sandbox = "none"\n', 'sandbox = "overlay"\n'):
-        if "none" in settings or can_shut_in(None):
+        if "none" in settings or can_create_sandboxes(None):
             with tempfile.TemporaryDirectory() as directory:
                 waits(tanto, Path(directory), settings)
 

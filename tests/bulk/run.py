@@ -36,8 +36,8 @@ def unpack(name, directory):
 def resolve(tanto, scan):
     """Tanto's result, including packages with missing dependencies."""
     command = [tanto, "bulk", "resolve", "--partial", "--scan", scan]
-    told = subprocess.run(command, capture_output=True, check=True)
-    return told.stdout, told.stderr
+    ended = subprocess.run(command, capture_output=True, check=True)
+    return ended.stdout, ended.stderr
 
 
 def depends(text):
@@ -47,13 +47,13 @@ def depends(text):
 
 
 def golden(tanto, directory):
-    ours, told = resolve(tanto, unpack("pscan", directory))
+    ours, errors = resolve(tanto, unpack("pscan", directory))
     theirs = unpack("presolve", directory).read_bytes()
-    assert depends(ours) == depends(theirs), "a package's dependencies are not pbulk's"
+    assert depends(ours) == depends(theirs), "dependencies differ from pbulk's"
     packages = sum(line.startswith(b"PKGNAME=") for line in depends(ours))
-    missing = told.count(b"and nothing matches")
+    missing = errors.count(b"and nothing matches")
     assert missing == theirs.count(b"could not resolve dependency"), f"{missing} dependencies are missing"
-    print(f"ok golden: {packages:,} packages need what pbulk says that they need")
+    print(f"ok golden: {packages:,} packages have the same dependencies as in pbulk")
 
 
 def pattern(draw):
@@ -80,8 +80,8 @@ def beside_pbulk(tanto, pbulk, directory):
     for seed in range(SCANS):
         path.write_text("".join(scan(random.Random(seed))))
         theirs = subprocess.run([pbulk, "-p", path], capture_output=True, check=False).stdout
-        assert resolve(tanto, path)[0] == theirs, f"seed {seed}: not what pbulk-resolve says"
-    print(f"ok random: {SCANS} scans are resolved as pbulk-resolve does")
+        assert resolve(tanto, path)[0] == theirs, f"seed {seed}: differs from pbulk-resolve"
+    print(f"ok random: {SCANS} scans are resolved as by pbulk-resolve")
 
 
 def main():
@@ -91,11 +91,11 @@ def main():
         if (DATA / "pscan.zst").exists():
             golden(tanto, Path(directory))
         else:
-            print(f"golden: skipped, for there is no pscan.zst in {DATA}")
+            print(f"golden: skipped: there is no pscan.zst in {DATA}")
         if pbulk:
             beside_pbulk(tanto, pbulk, Path(directory))
         else:
-            print("random: skipped, for TANTO_PBULK_RESOLVE names no pbulk-resolve")
+            print("random: skipped: TANTO_PBULK_RESOLVE is not set to a pbulk-resolve")
 
 
 main()

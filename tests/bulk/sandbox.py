@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from place import Place, can_shut_in
+from place import Place, can_create_sandboxes
 
 # A user ID without an account on this machine.
 USER = 61234
@@ -82,9 +82,9 @@ def attempts(place):
         return db.execute("SELECT client, began_ms, ended_ms FROM attempt ORDER BY began_ms").fetchall()
 
 
-def nothing_outside(place):
+def check_outside(place):
     for name in ("prefix", "outside", "work"):
-        assert not (place.directory / name).exists(), f"{name} was made outside"
+        assert not (place.directory / name).exists(), f"{name} was created outside"
     assert str(place.directory) not in Path("/proc/self/mountinfo").read_text(), "something is still mounted"
 
 
@@ -97,7 +97,7 @@ def kind(tanto, directory, kind, more, user):
     place = place_of(tanto, directory, ("base", "devel"), f'sandbox = "{kind}"\n{more}{BOUNDS}', user)
     place.build(0)
     assert place.packages() == sorted(place.names())
-    nothing_outside(place)
+    check_outside(place)
     assert not (directory / "scratch").exists() and not Path("/scratch").exists()
     rows = attempts(place)
     assert {client for client, _, _ in rows} == {"local-1", "local-2"}
@@ -114,21 +114,21 @@ def trouble(tanto, directory, user):
     for name, expected in FATES.items():
         state, why = place.state(name)
         assert state == expected[0] and why.startswith(expected[1]), f"{name} is {state} ({why}), not {expected}"
-    nothing_outside(place)
+    check_outside(place)
     assert "unreachable" in place.run("log", "network-1")
     kept = {path.name for path in (directory / "bulklog/broken-1").iterdir()}
-    assert {"build.log", "work.log", "wrkdir.tar.gz", "prefix.tar.gz"} <= kept, f"only {kept} are kept"
+    assert {"build.log", "work.log", "wrkdir.tar.gz", "prefix.tar.gz"} <= kept, f"kept: {kept}"
     archive = subprocess.run(["tar", "-tzf", directory / "bulklog/broken-1/prefix.tar.gz"], capture_output=True, text=True)
     assert "from-the-kit" in archive.stdout
     left = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True, check=False).stdout
-    assert not left.strip(), f"processes are left: {left}"
+    assert not left.strip(), f"leftover processes: {left}"
 
 
 def rights(tanto, directory, user):
     """A package that needs several users is skipped, not failed, with a single user; root builds it."""
     place = place_of(tanto, directory, ("base", "rights"), f'sandbox = "overlay"\n{BOUNDS}', user)
-    told = place.build(0)
-    assert "needs root" in place.run("why", "needusers") and "FAILED" not in told, told
+    output = place.build(0)
+    assert "needs root" in place.run("why", "needusers") and "FAILED" not in output, output
     expected = {
         "users-1": ("needs-root", "it needs its own users (USERGROUP_PHASE), and this build has only one"),
         "owner-1": ("needs-root", "build exited with 1: it wants to be another user, or that files belong to one"),
@@ -150,7 +150,7 @@ def rights(tanto, directory, user):
         with sqlite3.connect(directory / "state/db") as db:
             db.execute("UPDATE run SET ended_ms = NULL WHERE run = (SELECT max(run) FROM run)")
         place.build(0)
-        assert set(expected) <= set(place.packages()), "a build that goes on, as root, builds them"
+        assert set(expected) <= set(place.packages()), "the resumed build as root did not build them"
     unprivileged(place, user)
 
 
@@ -183,8 +183,8 @@ def prepared(tanto, directory, kind, user):
     toml = directory / "bulk.toml"
     toml.write_text(toml.read_text().replace(hook, "echo no camera >&2; exit 3"))
     makefile.write_text(makefile.read_text() + "# again\n")
-    told = place.error("scan")
-    assert "no camera" in told and "client_prepare_chroot: exit status: 3" in told, told
+    output = place.error("scan")
+    assert "no camera" in output and "client_prepare_chroot: exit status: 3" in output, output
 
 
 def other_system(tanto, directory, categories, settings, user):
@@ -264,22 +264,22 @@ def without_layers(tanto, directory):
     ]
     place.as_user = ["unshare", "--mount", "sh", "-ec", f'{"; ".join(mounts)}; exec "$@"', "sh"]
     if subprocess.run([*place.as_user, "true"], capture_output=True, check=False).returncode != 0:
-        print("sandboxes without layers: skipped, for this machine mounts no overlays")
+        print("sandboxes without layers: skipped: cannot mount overlays")
         return
     place.build(0)
     calls = [line for line in (directory / "calls").read_text().splitlines() if "kit.tgz" in line]
-    assert len(calls) == 1, f"the kit is unpacked {len(calls)} times:\n{calls}"
+    assert len(calls) == 1, f"the kit was unpacked {len(calls)} times:\n{calls}"
     assert place.packages() == sorted(place.names())
-    print("ok sandboxes without layers: what they share is made once")
+    print("ok sandboxes without layers: shared files are created once")
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
     users = [None, USER] if os.geteuid() == 0 else [None]
     for user in users:
-        who = "root" if user is None and os.geteuid() == 0 else "an ordinary user"
-        if not can_shut_in(user):
-            print(f"sandboxes of {who}: skipped, for this machine lets us make none")
+        user_name = "root" if user is None and os.geteuid() == 0 else "an ordinary user"
+        if not can_create_sandboxes(user):
+            print(f"sandboxes of {user_name}: skipped: cannot create a sandbox")
             continue
         for one, more in (("overlay", IN_MEMORY), ("bind", ON_DISK), ("tmpfs", IN_MEMORY)):
             with tempfile.TemporaryDirectory() as directory:
@@ -298,7 +298,7 @@ def main():
         if user is None and os.geteuid() == 0:
             with tempfile.TemporaryDirectory() as directory:
                 without_layers(tanto, Path(os.path.realpath(directory)))
-        print(f"ok sandboxes of {who}: two at a time, and nothing comes out of them but packages")
+        print(f"ok sandboxes of {user_name}: two at a time, and only packages leave them")
 
 
 main()

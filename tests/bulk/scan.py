@@ -66,19 +66,19 @@ class Tree:
 def again(tree):
     (code, scanned, reused, _), ran = tree.scan()
     assert (code, reused) == (0, 0), code
-    assert "PKGNAME=" not in ran.stdout, "answers are no messages"
+    assert "PKGNAME=" not in ran.stdout, "the sandbox printed messages"
     first = (tree.directory / "pscan").read_bytes()
     assert {"libone-1.2nb3", "py312-thing-1.0", "py311-thing-1.0"} <= set(tree.names())
     for args in ((), ("--config", "bulk.toml")):
-        assert tree.scan(*args)[0] == (0, 0, scanned, 0), "something was run though nothing has changed"
+        assert tree.scan(*args)[0] == (0, 0, scanned, 0), "directories were scanned without a change"
     assert (tree.directory / "pscan").read_bytes() == first
     for name in ("TERM", "TMUX", "LANG", "LC_CTYPE", "LS_COLORS", "SHELL", "INVOCATION_ID", "HOME", "ANYTHING"):
         tree.environment[name] = "/other"
-    told, ran = tree.scan()
-    assert told == (0, 0, scanned, 0), "another terminal, language, home or timer makes no difference"
+    counts, ran = tree.scan()
+    assert counts == (0, 0, scanned, 0), "another terminal, language, home or timer caused rescans"
     assert "scanning" not in ran.stdout + ran.stderr, ran
     assert tree.scan("--verify-scan", "100%")[1].stdout.endswith(f"{scanned} were scanned to compare; 0 differ\n")
-    print("ok a second scan runs nothing")
+    print("ok a second scan runs no make")
     return scanned
 
 
@@ -101,25 +101,25 @@ def changes(tree, count):
         # All packages look up files in mk.
         assert expected is None or scanned == expected, f"{name}: {scanned} directories were scanned"
         assert scanned > 0 and tree.scan()[0] == (0, 0, count, 0), name
-    (tree.tree / "devel/libone/DESCR").write_text("nobody reads this for a scan\n")
+    (tree.tree / "devel/libone/DESCR").write_text("not read by scans\n")
     assert tree.scan()[0] == (0, 0, count, 0)
-    print("ok a changed makefile is scanned again, and little else")
-    for what in ("mk.conf", "PATH", "[environment]"):
-        if what == "mk.conf":
+    print("ok a changed makefile causes few rescans")
+    for cause in ("mk.conf", "PATH", "[environment]"):
+        if cause == "mk.conf":
             (tree.directory / "mk.conf").open("a").write("PYTHON_VERSIONS=\t312 313\n")
-        elif what == "PATH":
+        elif cause == "PATH":
             tree.environment["PATH"] += ":/elsewhere"
         else:
             with (tree.directory / "bulk.toml").open("a") as file:
                 file.write('[environment]\nANYTHING = "other"\n')
-        told, ran = tree.scan()
-        assert told[1:3] == (count, 0), f"{what}: not all was scanned again"
+        counts, ran = tree.scan()
+        assert counts[1:3] == (count, 0), f"{cause}: not all directories were rescanned"
         named = {"mk.conf": f"{tree.directory}/mk.conf", "PATH": "the environment variable PATH"}
-        said = f"scanning everything again; changed since the last scan: {named.get(what, 'the environment variable ANYTHING')}"
+        said = f"scanning everything again; changed since the last scan: {named.get(cause, 'the environment variable ANYTHING')}"
         assert said in ran.stdout + ran.stderr, f"{said}: {ran}"
-        assert tree.scan()[0] == (0, 0, count, 0), what
+        assert tree.scan()[0] == (0, 0, count, 0), cause
     assert "py313-thing-1.0" in tree.names()
-    print("ok mk.conf and the environment count for all")
+    print("ok changes of mk.conf and the environment rescan all directories")
 
 
 def failures(tree, count):
@@ -129,10 +129,10 @@ def failures(tree, count):
     assert "extra/unscannable cannot be scanned:" in ran.stderr and "missing.mk" in ran.stderr, ran.stderr
     assert tree.names().count("libone-1.2nb3") == 1 and "cycle-a-1" in tree.names()
     assert "warning: libone-1.2nb3 is made in devel/libone and in extra/" in ran.stderr, ran.stderr
-    assert tree.scan()[0] == (1, 1, count + 3, 1), "what has failed is tried again, and nothing else"
+    assert tree.scan()[0] == (1, 1, count + 3, 1), "other than failed directories were rescanned"
     (tree.tree / "extra/unscannable/missing.mk").write_text("")
     assert tree.scan()[0][:2] == (0, 1) and "unscannable-1" in tree.names()
-    print("ok a directory that cannot be scanned stops no other")
+    print("ok a directory that cannot be scanned does not stop the others")
 
 
 def limited(tree):
@@ -142,16 +142,16 @@ def limited(tree):
     needed = {"app3-3.1", "libthree-3.1", "libtwo-2.0rc1", "libone-1.2nb3", "tool-1", "py312-thing-1.0", "py313-thing-1.0"}
     assert (code[0], set(tree.names())) == (0, needed), ran.stderr
     assert tree.scan()[0] == (0, 0, code[1], 0)
-    print("ok a limited list brings what it needs")
+    print("ok a limited list includes dependencies")
 
 
 def complaints(tree):
-    told = tree.run("init")
-    assert told.returncode == 1 and "bulk.toml: File exists" in told.stderr, told.stderr
+    result = tree.run("init")
+    assert result.returncode == 1 and "bulk.toml: File exists" in result.stderr, result.stderr
     tree.configure(make_jobs="-1")
-    told = tree.run("scan")
-    assert told.returncode == 1 and "expected a number from 0 to 4096\nmake_jobs = -1\n            ^" in told.stderr, told.stderr
-    print("ok what is wrong with the configuration is told with its place")
+    result = tree.run("scan")
+    assert result.returncode == 1 and "expected a number from 0 to 4096\nmake_jobs = -1\n            ^" in result.stderr, result.stderr
+    print("ok errors in the configuration have a position")
 
 
 SNEAKY = """
@@ -175,7 +175,7 @@ TOOK!=	setsid sleep 619 & sleep 619
 """
 
 
-def sneaky(tree):
+def side_effects(tree):
     """A makefile that runs unexpected commands reaches and leaves nothing."""
     for name, text in ("sneaky", SNEAKY), ("slow", SLOW):
         (tree.tree / "devel" / name).mkdir()
@@ -196,53 +196,53 @@ def sneaky(tree):
     (tried,) = re.findall(r"(?m)^CATEGORIES=(.*)$", (tree.directory / "pscan").read_text())
     caught = [place for place in (tree.directory, "/usr/lib", "/etc", "/var/lib") if any(Path(place).rglob("caught") if place is tree.directory else Path(place).glob("caught"))]
     left = subprocess.run(["pgrep", "-f", "sleep 61[79]"], capture_output=True, text=True, check=False).stdout
-    assert not left, f"processes are left: {left}"
+    assert not left, f"leftover processes: {left}"
     if tree.sandbox == "none":
         Path("/tmp/caught").unlink(missing_ok=True)
-        assert "reaches-a-server" in tried and "sees-processes" in tried and caught, f"the test does not see it: {tried}"
+        assert "reaches-a-server" in tried and "sees-processes" in tried and caught, f"the test misses side effects: {tried}"
     else:
         assert (tried, caught) == ("has-its-own-tmp", []), f"{tried}; {caught}"
         assert not Path("/tmp/caught").exists() and str(tree.directory) not in Path("/proc/self/mountinfo").read_text()
-    print("ok what a makefile does besides", "has no hindrance" if tree.sandbox == "none" else "stays in its sandbox")
+    print("ok side effects of a makefile", "are not prevented" if tree.sandbox == "none" else "stay in its sandbox")
 
 
-def nothing_there(tree):
+def cannot_start(tree):
     """A scan that cannot start reports why, and leaves nothing."""
     tree.configure(pkgsrc='"none"', client_prepare_chroot='"exit 3"')
-    told = tree.run("scan")
-    assert told.returncode == 1 and f"there is no package tree in {tree.directory}/none: set 'pkgsrc' in " in told.stderr, told
+    result = tree.run("scan")
+    assert result.returncode == 1 and f"there is no package tree in {tree.directory}/none: set 'pkgsrc' in " in result.stderr, result
     tree.configure(pkgsrc='"tree"')
     tree.touch("devel/libone/Makefile")
-    told = tree.run("scan")
-    assert told.returncode == 1 and "client_prepare_chroot" in told.stderr, told
+    result = tree.run("scan")
+    assert result.returncode == 1 and "client_prepare_chroot" in result.stderr, result
     tree.configure(client_prepare_chroot='""')
-    told = tree.run("scan")
-    assert "client_prepare_chroot" not in told.stderr and "cleaning up" not in told.stderr, told
-    print("ok a scan that cannot begin says why, and leaves nothing")
+    result = tree.run("scan")
+    assert "client_prepare_chroot" not in result.stderr and "cleaning up" not in result.stderr, result
+    print("ok a scan that cannot start reports the reason, and leaves no files")
 
 
 def refused(tree):
     """A machine without namespaces, simulated in a namespace: the message names the setting."""
     line = "cd /proc/sys/user && echo 0 >max_mnt_namespaces && echo 0 >max_user_namespaces && cd - && exec $0 bulk scan"
     command = ["unshare", "--user", "--map-root-user", "sh", "-c", line, tree.tanto]
-    told = subprocess.run(command, cwd=tree.directory, env=tree.environment, capture_output=True, text=True, check=False)
-    why = told.stdout + told.stderr
-    assert told.returncode == 1 and "cannot create a sandbox" in why and 'sandbox = "none"' in why, why
-    print("ok without namespaces it is said what to do")
+    result = subprocess.run(command, cwd=tree.directory, env=tree.environment, capture_output=True, text=True, check=False)
+    why = result.stdout + result.stderr
+    assert result.returncode == 1 and "cannot create a sandbox" in why and 'sandbox = "none"' in why, why
+    print("ok without namespaces the error names the setting")
 
 
-def can_shut_in():
+def can_create_sandboxes():
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    what = ["unshare", "--mount", "--pid", "--net", "--fork", *as_root, "true"]
-    return subprocess.run(what, capture_output=True, check=False).returncode == 0
+    command = ["unshare", "--mount", "--pid", "--net", "--fork", *as_root, "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def main():
     tanto = Path(sys.argv[1]).resolve()
     answers = []
     for sandbox in ("none", "overlay", "bind"):
-        if sandbox != "none" and not can_shut_in():
-            print(f"{sandbox}: skipped, this machine cannot create sandboxes")
+        if sandbox != "none" and not can_create_sandboxes():
+            print(f"{sandbox}: skipped: this machine cannot create sandboxes")
             continue
         print(f"sandbox = {sandbox}")
         with tempfile.TemporaryDirectory() as directory:
@@ -255,11 +255,11 @@ def main():
                 failures(tree, count)
                 limited(tree)
                 complaints(tree)
-            sneaky(tree)
+            side_effects(tree)
             if sandbox == "overlay":
-                nothing_there(tree)
+                cannot_start(tree)
                 refused(tree)
-    assert len(set(answers)) == 1, "what a sandbox shows makes a difference"
+    assert len(set(answers)) == 1, "results depend on the sandbox"
 
 
 main()

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from place import Some, can_shut_in
+from place import Some, can_create_sandboxes
 
 # A user ID without an account on this machine.
 USER = 61234
@@ -46,7 +46,7 @@ def place_of(tanto, directory, settings, user):
 
 def shell(place, *words, code=0):
     """Output of a command in the sandbox, and Tanto's own messages."""
-    told = subprocess.run(
+    result = subprocess.run(
         place.command("shell", *words),
         cwd=place.directory,
         env=place.environment,
@@ -55,11 +55,11 @@ def shell(place, *words, code=0):
         check=False,
         timeout=PATIENCE,
     )
-    assert told.returncode == code, f"{words}: {told.returncode}\n{told.stdout}{told.stderr}"
-    return told.stdout, told.stderr
+    assert result.returncode == code, f"{words}: {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout, result.stderr
 
 
-def nothing_is_left(place):
+def check_leftovers(place):
     assert str(place.directory) not in Path("/proc/self/mountinfo").read_text(), "something is still mounted"
     left = [path.name for path in (place.directory / "state/shells").rglob("*") if path.name not in ("1", "lock")]
     assert not left, f"left: {left}"
@@ -82,8 +82,8 @@ def commands(tanto, directory, settings, user):
     assert out.endswith("half\n") and "broken.c:1: error: it does not compile" in out + err, (out, err)
     shell(place, "broken", "exit 7", code=7)
     shell(place, "broken", "kill -TERM $$", code=128 + signal.SIGTERM)
-    assert not prefix.exists() and not Path("/scratch").exists(), "it was made outside"
-    nothing_is_left(place)
+    assert not prefix.exists() and not Path("/scratch").exists(), "created outside of the sandbox"
+    check_leftovers(place)
     # Nothing is kept of another one, and several may be open.
     inner = " ".join(f"'{word}'" for word in place.command("shell", "libone", "echo again"))
     with subprocess.Popen(
@@ -101,7 +101,7 @@ def commands(tanto, directory, settings, user):
         out, err = first.communicate("\n", timeout=PATIENCE)
         assert out == "" and "is done: its sandbox is made as for its build" in err, (out, err)
         assert "set keep_wrkdir = true to keep it" in err, err
-    assert place.state("broken-1")[0] == "failed", "a build knows nothing of it"
+    assert place.state("broken-1")[0] == "failed", "the shell changed the build"
     assert "there is no package 'none'" in place.error("shell", "none") and "arguments were not provided: <PACKAGE>" in place.error("shell")
     assert "unexpected argument 'c'" in place.error("shell", "a", "b", "c")
 
@@ -162,7 +162,7 @@ def terminal(tanto, directory, settings, user):
     it.until("broken.c:1: error: it does not compile")
     it.type("exit 9\n")
     assert it.end() == 9, it.seen
-    nothing_is_left(place)
+    check_leftovers(place)
 
 
 def refused(tanto, directory):
@@ -178,7 +178,7 @@ def main():
     print("ok refused: without a sandbox there is no shell")
     users = [(None, "us")] + ([(USER, "an ordinary user")] if os.geteuid() == 0 else [])
     for user, name in users:
-        if not can_shut_in(user):
+        if not can_create_sandboxes(user):
             print(f"shell: skipped for {name}: this machine cannot create a sandbox")
             continue
         for kind in ("bind", "overlay"):

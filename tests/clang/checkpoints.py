@@ -99,11 +99,11 @@ class Tree:
     def wait_for_checkpoints(self, count):
         end = time.monotonic() + LONG
         while time.monotonic() < end:
-            told = self.clang("status")
-            if told.startswith(f"{count} checkpoints") and "yet to be made" not in told:
-                return told
+            output = self.clang("status")
+            if output.startswith(f"{count} checkpoints") and "yet to be made" not in output:
+                return output
             time.sleep(0.1)
-        raise AssertionError(f"timed out: {told}")
+        raise AssertionError(f"timed out: {output}")
 
     def objects(self):
         return {path.name: path.read_bytes() for path in self.place.glob("*.o")}
@@ -119,8 +119,8 @@ class Tree:
 
 def edited_file_continues_from_its_checkpoint(tree):
     assert tree.build() == 0 and tree.ran() == 0, tree.errors
-    told = tree.wait_for_checkpoints(2)
-    assert "a.c" in told and "b.c" in told, told
+    output = tree.wait_for_checkpoints(2)
+    assert "a.c" in output and "b.c" in output, output
     for number in range(3):
         tree.edit("a", f"int a(int x) {{ return two(x) + {number}; }}")
         assert tree.build() == 0 and len(tree.ended) == tree.ran() == 1, (tree.ended, tree.errors)
@@ -191,7 +191,7 @@ def has_reader(pipe):
 
 
 def start_one_that_reads_a_pipe(tree):
-    """A build whose compile has continued from a checkpoint and reads a pipe; and our end of the pipe."""
+    """A build with a compile that continued from a checkpoint and reads a pipe, and our end of the pipe."""
     assert tree.build() == 0
     tree.wait_for_checkpoints(2)
     os.mkfifo(tree.place / "pipe.h")
@@ -312,8 +312,8 @@ def number_of_checkpoints_is_limited(tree):
         manifest += f"build {name}.o: cc {name}.c\n"
     tree.manifest(manifest)
     assert tree.build("-j1", "--checkpoints=2") == 0
-    told = tree.wait_for_checkpoints(2)
-    assert "of at most 2" in told and "  c.c\n" in told and "  d.c\n" in told, told
+    output = tree.wait_for_checkpoints(2)
+    assert "of at most 2" in output and "  c.c\n" in output and "  d.c\n" in output, output
     tree.edit("a", "int a(int x) { return x; }")
     assert tree.build("--checkpoints=2") == 0 and tree.ran() == 0
     wait_for(lambda: "  a.c\n" in tree.clang("status"))
@@ -325,32 +325,32 @@ def files_without_checkpoint_are_listed(tree):
     (tree.place / "a.c").write_text(f'#include "when.h"\n{HEAD}int a;\n')
     (tree.place / "b.c").write_text("int b;\n")
     assert tree.build() == 0, tree.errors
-    told = tree.wait_for_checkpoints(0)
-    lines = told.splitlines()
-    assert lines[1] == "without one:", told
+    output = tree.wait_for_checkpoints(0)
+    lines = output.splitlines()
+    assert lines[1] == "without one:", output
     assert sorted(lines[2:]) == [
         "  a.c: it or a header uses __DATE__, __TIME__ or __TIMESTAMP__",
         "  b.c: it has no include before its own code",
-    ], told
+    ], output
     # Files that have a checkpoint now, or other flags, are no longer listed.
     tree.edit("a", "int a;")
     assert tree.build() == 0, tree.errors
-    told = tree.wait_for_checkpoints(1)
-    assert "  a.c\n" in told and "  a.c:" not in told and "  b.c: " in told, told
+    output = tree.wait_for_checkpoints(1)
+    assert "  a.c\n" in output and "  a.c:" not in output and "  b.c: " in output, output
     tree.manifest(RULE.replace("-g", "-fopenmp") + "build a.o: cc a.c\nbuild b.o: cc b.c\n")
     assert tree.build() == 0, tree.errors
     wait_for(lambda: tree.clang("status").count("  b.c: -fopenmp is not supported with checkpoints\n") == 1)
     assert tree.clang("status").count("  b.c: ") == 1
 
 
-def as_many_are_told_as_somebody_reads(tree):
+def files_without_checkpoint_are_limited(tree):
     names = [f"x{number}" for number in range(40)]
     for name in names:
         (tree.place / f"{name}.c").write_text(f"int {name};\n")
     tree.manifest(RULE + "".join(f"build {name}.o: cc {name}.c\n" for name in names))
     assert tree.build("--checkpoints=64") == 0, tree.errors
-    told = tree.wait_for_checkpoints(0)
-    assert told.count(": it has no include before its own code\n") == 32, told
+    output = tree.wait_for_checkpoints(0)
+    assert output.count(": it has no include before its own code\n") == 32, output
 
 
 def daemon_is_no_leftover(tree):
@@ -448,7 +448,7 @@ TESTS = [
     clang_stop_stops_the_daemon,
     number_of_checkpoints_is_limited,
     files_without_checkpoint_are_listed,
-    as_many_are_told_as_somebody_reads,
+    files_without_checkpoint_are_limited,
     daemon_is_no_leftover,
     stale_address_is_ignored,
     daemon_exits_when_unneeded,

@@ -68,7 +68,7 @@ inline int first() { return k(1); }
         "previous implicit declaration is here",
     ),
     (
-        "a declaration whose own warning was dropped",
+        "a declaration with a dropped warning of its own",
         "c",
         "-Wall",
         f'{SYSTEM}{ASSIGNS}__attribute__((deprecated("old"))) int f(int);\n',
@@ -172,7 +172,7 @@ static int other(void);
         "comparison of integers of different signs",
     ),
     (
-        "a macro that nobody has used before the rest",
+        "a macro that is unused before the rest",
         "c",
         "-Wunused-macros",
         "",
@@ -199,20 +199,20 @@ def text(number, between, rest):
 
 def check(place, say):
     cases = []
-    for number, (name, language, flags, header, between, rest, told) in enumerate(CASES):
+    for number, (name, language, flags, header, between, rest, expected) in enumerate(CASES):
         file, program = (f"dropped{number}.cc", "clang++-19") if language == "c++" else (f"dropped{number}.c", "clang-19")
         (place.place / f"dropped{number}.h").write_text(header)
         (place.place / file).write_text(text(number, between, "int first_of_all;\n"))
         command = f"{program} {flags} -c {file} -o dropped{number}.o"
-        cases.append((name, file, command, text(number, between, rest), told))
+        cases.append((name, file, command, text(number, between, rest), expected))
     place.daemon.keep([(shlex.split(command), place.environment) for _, _, command, _, _ in cases])
-    for number, (name, file, command, edited, told) in enumerate(cases):
+    for number, (name, file, command, edited, expected) in enumerate(cases):
         (place.place / file).write_text(edited)
         own, its_files = place.from_checkpoint(command, {}), place.made(f"dropped{number}")
         done = place.clang(command, {})
         said = done.stdout + done.stderr
         same = own == (done.returncode, said) and its_files == place.made(f"dropped{number}")
-        speaks = told.encode() in said if told else not said
+        speaks = expected.encode() in said if expected else not said
         say(name if same and speaks else f"{name}\n  {own}\n  {said}\n  {place.daemon.without.get(file)}", same and speaks)
 
 

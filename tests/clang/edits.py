@@ -216,7 +216,7 @@ def made(place):
     return {name: (place / name).read_bytes() if (place / name).exists() else None for name in names}
 
 
-def put_back(place, files):
+def restore(place, files):
     for name, content in files.items():
         (place / name).unlink(missing_ok=True)
         if content is not None:
@@ -235,7 +235,7 @@ def check(daemon, tree, main):
     before = made(tree.place)
     own = daemon.run(words, tree.environment)
     its_files = made(tree.place)
-    put_back(tree.place, before)
+    restore(tree.place, before)
     expected, files = compiled_by_clang(tree, words)
     if own is None or (own, its_files) == (expected, files):
         return True

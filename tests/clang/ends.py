@@ -332,9 +332,9 @@ def require_names_unsupported_commands(tanto, place):
         build = Build(tanto, fresh(place / "tree"), COMPILE, command)
         assert build.run("-j1", "--clang-worker=require") == 1, command
         # Some are declined at their start, others by the worker.
-        told = build.errors + build.ended.get(1, {}).get("output", "").encode()
-        assert b"--clang-worker=require" in told and why in told, (command, told)
-        assert command.replace("$out", "o1").encode() in told, told
+        output = build.errors + build.ended.get(1, {}).get("output", "").encode()
+        assert b"--clang-worker=require" in output and why in output, (command, output)
+        assert command.replace("$out", "o1").encode() in output, output
     # Options in a response file count.
     for text, code in (("-O1\n'-c' a.c", 1), ("-v", 0)):
         build = Build(tanto, fresh(place / "tree"), COMPILE, f"{others} @args.rsp -o $out && touch $out")
@@ -346,8 +346,8 @@ def require_names_unsupported_commands(tanto, place):
     (place / "tree/more.rsp").write_text("@args.rsp -mllvm -inline-threshold=1")
     assert build.run("-j1", "--clang-worker=require") == 1
     assert build.ran_in_process() == [True, False], build.ended
-    told = build.ended[1]["output"]
-    assert "--clang-worker=require" in told and "-mllvm" in told and "@more.rsp" in told, told
+    output = build.ended[1]["output"]
+    assert "--clang-worker=require" in output and "-mllvm" in output and "@more.rsp" in output, output
     # Commands that do not compile are exempt, and the compiler reports errors.
     build = Build(tanto, fresh(place / "tree"), COMPILE, f"{CLANG} o0 -shared -o $out", "true && touch $out")
     assert build.run("-j1", "--clang-worker=require") == 0, build.errors
@@ -411,13 +411,13 @@ def restamped(known, file):
 
 def doctor_names_the_clangs(tanto, place):
     build = Build(tanto, place, COMPILE)
-    told = doctor(tanto, place)
-    assert "stands for Debian clang version 19" in told or "stands for clang version 19" in told, told
-    assert "no build here has used a clang" in told, told
+    output = doctor(tanto, place)
+    assert "stands for Debian clang version 19" in output or "stands for clang version 19" in output, output
+    assert "no build here has used a clang" in output, output
     assert build.run() == 0, build.errors
     assert f"builds here: {CLANG.resolve()} runs in it" in doctor(tanto, place)
-    told = doctor(tanto, place, TANTO_CLANG_WORKER="/bin/false")
-    assert "stands for nothing" in told and "./install" in told, told
+    output = doctor(tanto, place, TANTO_CLANG_WORKER="/bin/false")
+    assert "stands for nothing" in output and "./install" in output, output
 
 
 def doctor(tanto, place, **variables):

@@ -51,7 +51,7 @@ REFUSED = [
     ("an error in a header", "it or a header has errors", "", '#include "wrong.h"\n', ""),
     ("no such header", "it or a header has errors", "", '#include "nowhere.h"\n', ""),
     ("a message in a header", "its includes print warnings", "", '#include "message.h"\n', ""),
-    ("what a header prints", "its includes print or write something", "", '#include "prints.h"\n', ""),
+    ("a header prints", "its includes print or write something", "", '#include "prints.h"\n', ""),
     ("a question for something to embed", OF_EMBEDDING, "-std=c23", '#include "has_embed.h"\n', ""),
     ("something embedded", OF_EMBEDDING, "-std=c23 -Wno-c23-extensions", '#include "embeds.h"\n', ""),
     ("the file itself, read twice", "it includes itself", "-DOUTER", "#ifdef OUTER\n#undef OUTER\n#include __FILE__\n#endif\n", ""),
@@ -61,7 +61,7 @@ REFUSED = [
     ("a plugin", f"-load{NO_OPTION}", "-fplugin=/nowhere.so", "#include <stddef.h>\n", ""),
     ("an option of the optimiser", f"-mllvm{NO_OPTION}", "-mllvm -inline-threshold=1", "#include <stddef.h>\n", ""),
     ("an unknown option", NO_OPTION, "-fwhole-program-vtables -flto", "#include <stddef.h>\n", ""),
-    ("what the driver warns of", "clang warns of its options", "-lm", "#include <stddef.h>\n", ""),
+    ("a warning of the driver", "clang warns of its options", "-lm", "#include <stddef.h>\n", ""),
     ("no such option", "clang finds an error in its options", "-fnonsense", "#include <stddef.h>\n", ""),
     ("words from a file", "its options are in a file", "@words", "#include <stddef.h>\n", ""),
     ("intermediate files", "it is not one compile", "-save-temps", "#include <stddef.h>\n", ""),
@@ -139,7 +139,7 @@ def check_options(place, say):
         its_files = place.made(name)
         done = place.clang(command, more)
         same = own == (done.returncode, done.stdout + done.stderr) and its_files == place.made(name)
-        say(f"as without one: {command}", same and len(its_files) > 0)
+        say(f"same as without a checkpoint: {command}", same and len(its_files) > 0)
         line = shlex.split(place.clang(f"{command} -###", more).stderr.decode().splitlines()[-1])
         untested -= {it for it in untested if any(word == it or (it in beginnings and word.startswith(it)) for word in line)}
     say(f"all options are tested {sorted(untested) or ''}".strip(), not untested)
@@ -155,9 +155,9 @@ def check_refused(place, say):
     os.link(place.place / f"refused{number}.c", place.place / "again.h")
     (place.place / f"refused{number}.c").write_text('#ifndef AGAIN\n#define AGAIN\n#include "again.h"\n#endif\n')
     place.daemon.keep([(shlex.split(command), place.environment) for command in commands])
-    told = place.daemon.without
+    reasons = place.daemon.without
     for number, ((name, why, *_), command) in enumerate(zip(REFUSED, commands)):
-        its = told.get(f"refused{number}.c", "nothing")
+        its = reasons.get(f"refused{number}.c", "nothing")
         refused = its.endswith(why) and place.from_checkpoint(command, {}) is None
         say(f"not kept: {name}" if refused else f"not kept: {name} ({its})", refused)
 
@@ -171,7 +171,7 @@ def check_memory(worker, place, say):
     (house / "a.c").write_text("#include <stddef.h>\nint a;\n")
     daemon = edits.Daemon(worker, house, proc)
     kept = daemon.keep([(["clang-19", "-c", "a.c", "-o", "a.o"], place.environment)])
-    say("not kept: what there is no memory for", kept == 0 and daemon.without == {"a.c": "not enough memory for more checkpoints"})
+    say("not kept: not enough memory", kept == 0 and daemon.without == {"a.c": "not enough memory for more checkpoints"})
     daemon.stop()
 
 
@@ -188,7 +188,7 @@ def check_later_ones(place, say):
     # Known at once: the rest, which is endless here, is not read.
     os.mkfifo(place.place / "pipe.h")
     (place.place / "later.c").write_text(f'{HEAD}const char *when = __DATE__;\n#include "pipe.h"\n')
-    say("not used, and given up at once", place.from_checkpoint(command, {}) is None)
+    say("not used, and rejected at once", place.from_checkpoint(command, {}) is None)
 
 
 def check_changing_ones(place, say):
@@ -212,7 +212,7 @@ def check_changing_ones(place, say):
         time.sleep(0.02)
     header.write_text("int young = -1;\n")
     main.write_text('#include "young.h"\nint y;\n')
-    say("not used: a header that was written meanwhile", place.from_checkpoint(command, {}) is None)
+    say("not used: a header that was rewritten meanwhile", place.from_checkpoint(command, {}) is None)
 
 
 def check_places(place, say):

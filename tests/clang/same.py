@@ -120,7 +120,7 @@ CASES = [
     ("intermediate files of an error", "-save-temps a.c wrong.c -o ab", True, {}),
     ("assembly as input", "-c asm.s -o asm.o", False, {}),
     ("a compilation database", "-MJ a.json -c a.c -o a.o", False, {}),
-    ("what it would run", "-### -c b.c -o b.o", False, {}),
+    ("print commands only", "-### -c b.c -o b.o", False, {}),
     ("a language", "-x c++ -std=c++20 -c b.c -o b.o", True, {}),
     ("another processor", "--target=aarch64-linux-gnu -c b.c -o b.o", True, {}),
     ("this processor", "-march=native -O2 -c b.c -o b.o", True, {}),
@@ -155,7 +155,7 @@ UNEQUAL = {
     "a crash in the second",
     "a crash before the link",
     "time passes",
-    "what it would run",
+    "print commands only",
 }
 
 
@@ -213,7 +213,7 @@ def compare(world, name, command, expected, more):
     without, files, plain = world.build(command, False, more)
     wrong = []
     if plain:
-        wrong.append("the worker ran what it was told not to")
+        wrong.append("the worker ran a command that it must decline")
     if in_process != expected:
         wrong.append(f"in the worker: {in_process}, expected {expected}")
     for key in ("said", "left") if name not in UNEQUAL else ("left",):

@@ -194,7 +194,7 @@ def pending_request_holds_no_directory(place, say):
     place.daemon.ask(connection, edits.KEEP, shlex.split(COMMAND), place.environment, place.daemon.nothing)
     # No checkpoints are made while a client is connected; the second query shows that the first was processed.
     other, _, wanted = place.daemon.connect()
-    say("a wish waits while a build is connected", wanted == 1)
+    say("a request waits while a build is connected", wanted == 1)
     os.close(place.daemon.directory)
     say("the directory can be unmounted meanwhile", is_unmounted(place.place))
     connection.close()

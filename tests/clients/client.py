@@ -19,7 +19,7 @@ SECONDS = 120
 class Outcome:
     """One command of the client: its purpose, the steps that ninja printed, and its exit code."""
 
-    what: str
+    purpose: str
     steps: list
     status: int
 
@@ -45,7 +45,7 @@ class Tree:
         assert (self.root / path).exists(), path
         os.utime(self.root / path)
 
-    def run(self, what, *command, status=0, rebuilt=None, says=None):
+    def run(self, purpose, *command, status=0, rebuilt=None, says=None):
         """Runs the client. `rebuilt`: one word for each expected step. `says`: expected output."""
         env = {**os.environ, "NINJA_STATUS": "STEP %f/%t ", "NINJA": str(self.ninja), "LC_ALL": "C"}
         # The reference ninja continues Tanto's logs, and an older ninja may be in PATH.
@@ -58,21 +58,21 @@ class Tree:
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             )  # fmt: skip
         except subprocess.TimeoutExpired as late:
-            self.complain(what, f"did not end in {SECONDS} s", (late.stdout or b"").decode(errors="replace"))
+            self.complain(purpose, f"did not end in {SECONDS} s", (late.stdout or b"").decode(errors="replace"))
             raise
         steps = sorted(STATUS.findall(ended.stdout))
-        self.outcomes.append(Outcome(what, steps, ended.returncode))
+        self.outcomes.append(Outcome(purpose, steps, ended.returncode))
         if (ended.returncode == 0) != (status == 0):
-            self.complain(what, f"ended with {ended.returncode}, not {status}", ended.stdout)
+            self.complain(purpose, f"ended with {ended.returncode}, not {status}", ended.stdout)
         if says is not None and says not in ended.stdout:
-            self.complain(what, f"does not say {says!r}", ended.stdout)
+            self.complain(purpose, f"does not say {says!r}", ended.stdout)
         if rebuilt is not None and not matches(steps, rebuilt):
-            self.complain(what, f"ran {steps}, not {rebuilt}", ended.stdout)
+            self.complain(purpose, f"ran {steps}, not {rebuilt}", ended.stdout)
         return ended.stdout
 
-    def complain(self, what, why, output=""):
+    def complain(self, purpose, why, output=""):
         """Records a failure."""
-        self.complaints.append(f"{what}: {why}\n{textwrap.indent(output[-3000:], '      ')}")
+        self.complaints.append(f"{purpose}: {why}\n{textwrap.indent(output[-3000:], '      ')}")
 
     def files(self):
         """Names of all current files."""

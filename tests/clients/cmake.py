@@ -7,8 +7,8 @@ def configure(tree, *more, generator="Ninja"):
     tree.run("configure", "cmake", "-S", ".", "-B", "build", "-G", generator, f"-DCMAKE_MAKE_PROGRAM={tree.ninja}", *more)
 
 
-def build(tree, what, *more, **expected):
-    return tree.run(what, "cmake", "--build", "build", *more, **expected)
+def build(tree, purpose, *more, **expected):
+    return tree.run(purpose, "cmake", "--build", "build", *more, **expected)
 
 
 def write_cpp(tree, definition=""):

@@ -74,7 +74,7 @@ class Failed(Exception):
 
 
 class Build:
-    """A run of Tanto whose leaves are held. `--memory=off`: the machine's load does not count."""
+    """A run of Tanto with held leaves. `--memory=off`: the machine's load does not count."""
 
     def __init__(self, tanto, name, manifest, how):
         self.place = PLACE / name
@@ -86,7 +86,7 @@ class Build:
         self.write("nested.ninja", NINJA)
         self.write("build.ninja", manifest)
         self.write("log", "")
-        self.let_go = set()
+        self.released = set()
         self.command = [tanto, "build", f"-j{SLOTS}", f"--jobserver={how}", "--memory=off"]
 
     def write(self, path, text):
@@ -110,19 +110,19 @@ class Build:
     def held(self):
         """Leaves that have started and were not released, in order of their start."""
         started = re.findall(r"^\+ (\d+) \d+$", (self.place / "log").read_text(), re.M)
-        return [leaf for leaf in started if leaf not in self.let_go]
+        return [leaf for leaf in started if leaf not in self.released]
 
     def own(self):
         """The held leaves that Tanto itself started."""
         started = re.findall(r"^\+ (\d+) (\d+)$", (self.place / "log").read_text(), re.M)
-        return [leaf for leaf, parent in started if int(parent) == self.process.pid and leaf not in self.let_go]
+        return [leaf for leaf, parent in started if int(parent) == self.process.pid and leaf not in self.released]
 
     def hold(self, count):
         """Waits until this many leaves are held, and checks that no more start."""
         until = time.monotonic() + SECONDS
         while len(self.held()) < count:
             if self.process.poll() is not None:
-                raise Failed(f"it ended while {count} were awaited, and {len(self.held())} were held")
+                raise Failed(f"Tanto exited with {len(self.held())} of {count} leaves held")
             if time.monotonic() > until:
                 raise Failed(f"of {count}, {len(self.held())} have started")
             time.sleep(0.005)
@@ -134,7 +134,7 @@ class Build:
         """Releases this leaf, or the one held longest."""
         leaf = leaf or self.held()[0]
         (self.place / f"hold.{leaf}").write_text("go\n")
-        self.let_go.add(leaf)
+        self.released.add(leaf)
 
     def release_all(self, leaves, limit):
         """Releases all leaves one by one, and checks that the number of running ones stays at the maximum."""
@@ -147,12 +147,12 @@ class Build:
         until = time.monotonic() + SECONDS
         while text not in self.output():
             if time.monotonic() > until:
-                raise Failed(f"it does not say {text!r}")
+                raise Failed(f"{text!r} was not printed")
             time.sleep(0.005)
 
     def end(self):
         if self.process.wait(SECONDS) != 0:
-            raise Failed(f"it ended with {self.process.returncode}")
+            raise Failed(f"Tanto exited with {self.process.returncode}")
 
     def most(self):
         """Maximum number of simultaneous leaves."""
@@ -166,19 +166,19 @@ class Build:
         return int((self.place / "tokens").read_text())
 
 
-def expect(what, value, expected):
+def expect(name, value, expected):
     if value != expected:
-        raise Failed(f"{what}: {value}, not {expected}")
+        raise Failed(f"{name}: {value}, not {expected}")
 
 
 def shares(build):
     """Two leaves of Tanto and four of the client, beside one that keeps a slot to the end."""
     build.start()
     build.release_all(leaves=6, limit=SLOTS - 1)
-    account(build)
+    check_tokens(build)
 
 
-def shares_seldom(build):
+def shares_late(build):
     """The same with a client that, like ninja, asks for tokens only after one of its commands has ended."""
     build.start()
     build.hold(SLOTS - 1)
@@ -190,17 +190,17 @@ def shares_seldom(build):
     build.until_output("[2/5]")
     build.release()
     build.release_all(leaves=3, limit=SLOTS - 1)
-    account(build)
+    check_tokens(build)
 
 
-def account(build):
+def check_tokens(build):
     """Checks after the last leaf."""
     build.end()
     expect("leaves at a time", build.most(), SLOTS - 1)
     # The counting command has one, and the guard has the implicit slot.
     expect("tokens in the end", build.tokens(), SLOTS - 2)
     if re.search("warning(?!: Jobserver 'pipe' mode)|jobserver un", build.output()):
-        raise Failed("it warns")
+        raise Failed("Tanto printed a warning")
     if (build.place / ".tanto/jobserver").exists():
         raise Failed("the fifo is still there")
 
@@ -235,7 +235,7 @@ def lto(build):
 
 
 def cargo(build):
-    """A package whose build script runs make."""
+    """A package with a build script that runs make."""
     build.write("Cargo.toml", '[package]\nname = "tiny"\nversion = "0.1.0"\nedition = "2021"\n[workspace]\n')
     build.write("src/lib.rs", "")
     run = 'Command::new("make").env("MAKEFLAGS", std::env::var_os("CARGO_MAKEFLAGS").unwrap()).status().unwrap()'
@@ -254,8 +254,8 @@ def tests(tanto):
     yield "make", make, "auto", simple(make)
     yield "make-new", new_make, "auto", simple(new_make)
     yield "make-new-fifo", new_make, "fifo", simple(new_make)
-    yield "ninja", ninja, "on", simple(f"{ninja} -f nested.ninja", shares_seldom)
-    yield "ninja-fifo", ninja, "fifo", simple(f"{ninja} -f nested.ninja", shares_seldom)
+    yield "ninja", ninja, "on", simple(f"{ninja} -f nested.ninja", shares_late)
+    yield "ninja-fifo", ninja, "fifo", simple(f"{ninja} -f nested.ninja", shares_late)
     yield "tanto", tanto, "auto", simple(f"{tanto} build --memory=off -f nested.ninja")
     yield "tanto-fifo", tanto, "fifo", simple(f"{tanto} build --memory=off -f nested.ninja")
     yield "make-below-make", make, "auto", simple(f"echo 'all: ; +@{make} -f Makefile' | {make} -f -")
@@ -293,7 +293,7 @@ def main():
         if wanted and name not in wanted:
             continue
         if not Path(need).exists():
-            print(f"skipped jobserver {name}: there is no {need}")
+            print(f"skipped jobserver {name}: {need} is missing")
             continue
         complaint = play(tanto, name, how, client)
         print("not ok" if complaint else "ok", f"jobserver {name}")

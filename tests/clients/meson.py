@@ -6,8 +6,8 @@ MESON = Path(__file__).resolve().parent.parent.parent / ".venv/bin/meson"
 NO_WORK = "ninja: no work to do."
 
 
-def meson(tree, what, command, *more, **expected):
-    return tree.run(what, str(MESON), command, *more, **expected)
+def meson(tree, purpose, command, *more, **expected):
+    return tree.run(purpose, str(MESON), command, *more, **expected)
 
 
 def write_project(tree):

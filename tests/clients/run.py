@@ -25,9 +25,9 @@ CLIENTS = {
 }
 
 
-def report(name, what, complaints):
+def report(name, purpose, complaints):
     """Prints the result of one check, and returns it."""
-    print("not ok" if complaints else "ok", f"{name}: {what}")
+    print("not ok" if complaints else "ok", f"{name}: {purpose}")
     for complaint in complaints:
         print("   ", complaint.rstrip())
     return not complaints
@@ -38,15 +38,15 @@ def differences(ours, theirs):
     found = []
     for mine, other in zip(ours.outcomes, theirs.outcomes):
         if mine.steps != other.steps:
-            found.append(f"{mine.what}: ran {mine.steps}\n      the referee ran {other.steps}")
+            found.append(f"{mine.purpose}: ran {mine.steps}\n      the referee ran {other.steps}")
         if mine.status != other.status:
-            found.append(f"{mine.what}: ended with {mine.status}, the referee with {other.status}")
+            found.append(f"{mine.purpose}: ended with {mine.status}, the referee with {other.status}")
     if len(ours.outcomes) != len(theirs.outcomes):
         found.append(f"{len(ours.outcomes)} commands, the referee had {len(theirs.outcomes)}")
     return found
 
 
-def goes_on(tree, ninja):
+def continues(tree, ninja):
     """Another ninja has nothing to do in an up-to-date tree."""
     if not (tree.root / "build/build.ninja").exists():
         return ["there is no build.ninja"]
@@ -60,20 +60,20 @@ def compare(name, place, client, ninja, referee):
     """Runs a client on both; returns whether they agree."""
     root = PLACE / place
     ours = play(client, name, root, ninja)
-    good = report(name, f"{len(ours.outcomes)} commands do what they must", ours.complaints)
+    good = report(name, f"{len(ours.outcomes)} commands have the expected results", ours.complaints)
     if referee is None:
         return good
     files = ours.files()
     # The custom target of the nested build always runs.
     if name != "cmake-nested":
-        good &= report(name, "the referee goes on from here with nothing to do", goes_on(ours, referee))
+        good &= report(name, "the referee continues from this tree and has nothing to do", continues(ours, referee))
     theirs = play(client, name, root, referee)
     good &= report(name, "the referee passes the same checks", theirs.complaints)
     good &= report(name, "the same steps as the referee", differences(ours, theirs))
     differing = sorted(files ^ theirs.files())
     good &= report(name, "the same files as the referee", [f"only in one tree: {differing}"] if differing else [])
     if name != "cmake-nested":
-        good &= report(name, "goes on from the referee's tree with nothing to do", goes_on(theirs, ninja))
+        good &= report(name, "Tanto continues from the tree of the referee and has nothing to do", continues(theirs, ninja))
     return good
 
 
