@@ -53,7 +53,7 @@ pub struct Estimate {
     pub basis: Basis,
 }
 
-/// The input of an estimate.
+/// The packages to estimate.
 #[derive(Clone, Copy)]
 pub struct Tree<'a> {
     pub records: &'a [Record<'a>],
@@ -64,23 +64,23 @@ pub struct Tree<'a> {
 
 /// Without known times: the logarithm of milliseconds without downloads, and its slope over [`fetched`]. A line through
 /// 1,276 packages of a bulk build of 2026, from 16 s for 10 kB to 460 s for 100 MB.
-const USUAL: f64 = 9.4058;
-const USUAL_GROWTH: f64 = 0.3941;
+const DEFAULT_LOG: f64 = 9.4058;
+const DEFAULT_SLOPE: f64 = 0.3941;
 /// With fewer packages, the median is as good as a model.
-const FEWEST: usize = 30;
+const MIN_MEASUREMENTS: usize = 30;
 
 /// Estimates all packages from the known times, in milliseconds.
 pub fn all(tree: Tree<'_>, known: &[Option<u64>]) -> Vec<Estimate> {
     let Some(longest) = known.iter().flatten().max() else {
-        let one = |&size: &u64| Estimate { ms: milliseconds(usual(size)), basis: Basis::Nothing };
+        let one = |&size: &u64| Estimate { ms: milliseconds(default_log(size)), basis: Basis::Nothing };
         return tree.sizes.iter().map(one).collect();
     };
-    let strangers = Strangers::new(tree, known);
-    let relatives = Relatives::new(tree.records, known, &strangers);
+    let base_model = BaseModel::new(tree, known);
+    let corrections = Corrections::new(tree.records, known, &base_model);
     let one = |(package, known): (PackageId, &Option<u64>)| match known {
         Some(ms) => Estimate { ms: *ms, basis: Basis::Known },
         None => {
-            let it = relatives.estimate(&tree.records[package as usize], strangers.predict(package));
+            let it = corrections.estimate(&tree.records[package as usize], base_model.predict(package));
             // Stay in the range of known times.
             Estimate { ms: it.ms.min(*longest), ..it }
         }
@@ -88,15 +88,15 @@ pub fn all(tree: Tree<'_>, known: &[Option<u64>]) -> Vec<Estimate> {
     (0..).zip(known).map(one).collect()
 }
 
-fn usual(size: u64) -> f64 {
-    USUAL + USUAL_GROWTH * fetched(size)
+fn default_log(size: u64) -> f64 {
+    DEFAULT_LOG + DEFAULT_SLOPE * fetched(size)
 }
 
 fn milliseconds(log: f64) -> u64 {
     log.exp().round().clamp(1.0, u32::MAX.into()) as u64
 }
 
-/// Times are compared by ratios.
+/// Returns the logarithm of a time: times are compared by ratios.
 fn log(ms: u64) -> f64 {
     (ms.max(1) as f64).ln()
 }
@@ -104,15 +104,15 @@ fn log(ms: u64) -> f64 {
 type Times<'t> = HashMap<(Basis, &'t [u8]), Vec<f64>, RandomState>;
 
 /// Known times of other versions and of the same directories.
-struct Relatives<'t> {
+struct Corrections<'t> {
     /// Sorted logarithms.
     times: Times<'t>,
     /// The weight of these times against the model, 0 to 1.
-    trust: f64,
+    weight: f64,
 }
 
-impl<'t> Relatives<'t> {
-    fn new(records: &[Record<'t>], known: &[Option<u64>], strangers: &Strangers<'_>) -> Relatives<'t> {
+impl<'t> Corrections<'t> {
+    fn new(records: &[Record<'t>], known: &[Option<u64>], base_model: &BaseModel<'_>) -> Corrections<'t> {
         let mut times = Times::default();
         let known = || (0..).zip(records.iter().zip(known)).filter_map(|(at, (it, ms))| Some((at, it, log((*ms)?))));
         for (_, record, time) in known() {
@@ -121,13 +121,13 @@ impl<'t> Relatives<'t> {
             }
         }
         times.values_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
-        let mut relatives = Relatives { times, trust: 0.0 };
-        let guess = |(at, record, time)| Some((strangers.predict(at), relatives.others(record, time)?, time));
-        relatives.trust = trust(known().filter_map(guess));
-        relatives
+        let mut corrections = Corrections { times, weight: 0.0 };
+        let guess = |(at, record, time)| Some((base_model.predict(at), corrections.others(record, time)?, time));
+        corrections.weight = fit_weight(known().filter_map(guess));
+        corrections
     }
 
-    /// The median of the others, without this time.
+    /// Returns the median of the directory without one of its times.
     fn others(&self, record: &Record<'t>, time: f64) -> Option<f64> {
         let mut times = self.times.get(&(Basis::Directory, record.location))?.clone();
         times.remove(times.iter().position(|&it| it == time)?);
@@ -135,9 +135,9 @@ impl<'t> Relatives<'t> {
     }
 
     fn estimate(&self, record: &Record<'t>, predicted: f64) -> Estimate {
-        let said = keys(record).into_iter().find_map(|key| Some((key.0, median(self.times.get(&key)?)?)));
-        let (basis, log) = said
-            .map_or((Basis::Model, predicted), |(basis, time)| (basis, predicted + self.trust * (time - predicted)));
+        let measured = keys(record).into_iter().find_map(|key| Some((key.0, median(self.times.get(&key)?)?)));
+        let (basis, log) = measured
+            .map_or((Basis::Model, predicted), |(basis, time)| (basis, predicted + self.weight * (time - predicted)));
         Estimate { ms: milliseconds(log), basis }
     }
 }
@@ -151,7 +151,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 /// Fits the weight of the second of two predictions by least squares, 0 to 1; 1 without data.
-fn trust(guesses: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
+fn fit_weight(guesses: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
     let (mut along, mut whole) = (0.0, 0.0);
     for (first, second, truth) in guesses {
         along += (second - first) * (truth - first);
@@ -160,36 +160,36 @@ fn trust(guesses: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
     if whole > 0.0 { (along / whole).clamp(0.0, 1.0) } else { 1.0 }
 }
 
-/// The prediction from all other packages.
-enum Strangers<'a> {
+/// A prediction without times of related packages.
+enum BaseModel<'a> {
     Model(Features, Model),
-    /// A constant factor on the usual time.
-    Alike(&'a [u64], f64),
+    /// The default time by download size, plus a constant logarithm.
+    Scaled(&'a [u64], f64),
 }
 
-impl<'a> Strangers<'a> {
-    fn new(tree: Tree<'a>, known: &[Option<u64>]) -> Strangers<'a> {
+impl<'a> BaseModel<'a> {
+    fn new(tree: Tree<'a>, known: &[Option<u64>]) -> BaseModel<'a> {
         let times: Vec<(PackageId, f64)> = (0..).zip(known).filter_map(|(it, ms)| Some((it, log((*ms)?)))).collect();
-        if times.len() < FEWEST {
-            let over = |&(package, time): &(PackageId, f64)| time - usual(tree.sizes[package as usize]);
+        if times.len() < MIN_MEASUREMENTS {
+            let over = |&(package, time): &(PackageId, f64)| time - default_log(tree.sizes[package as usize]);
             let mut over: Vec<f64> = times.iter().map(over).collect();
             over.sort_unstable_by(f64::total_cmp);
-            return Strangers::Alike(tree.sizes, median(&over).unwrap_or(0.0));
+            return BaseModel::Scaled(tree.sizes, median(&over).unwrap_or(0.0));
         }
         let features = Features::new(tree);
         let model = Model::fit(features.count(), times.iter().map(|&(package, time)| (features.of(package), time)));
-        Strangers::Model(features, model)
+        BaseModel::Model(features, model)
     }
 
     fn predict(&self, package: PackageId) -> f64 {
         match self {
-            Strangers::Model(features, model) => model.predict(features.of(package)),
-            Strangers::Alike(sizes, over) => usual(sizes[package as usize]) + over,
+            BaseModel::Model(features, model) => model.predict(features.of(package)),
+            BaseModel::Scaled(sizes, over) => default_log(sizes[package as usize]) + over,
         }
     }
 }
 
-/// The median error of estimates, as a factor.
+/// Returns the median error of estimates, as a factor.
 pub fn median_error(pairs: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
     let mut errors: Vec<f64> = pairs
         .map(|(estimated, took)| {
@@ -226,10 +226,10 @@ mod tests {
             ("c-1", "devel/c", Some(50)),
             ("d-1", "devel/d", None),
         ]);
-        let said: Vec<_> = estimates.iter().map(|it| (it.ms, it.basis)).collect();
+        let found: Vec<_> = estimates.iter().map(|it| (it.ms, it.basis)).collect();
         let (known, version) = ((10, Basis::Known), (10, Basis::Version));
         let rest = [(30, Basis::Known), (30, Basis::Directory), (50, Basis::Known), (30, Basis::Model)];
-        assert_eq!(said, [&[known, version][..], &rest].concat());
+        assert_eq!(found, [&[known, version][..], &rest].concat());
     }
 
     #[test]
@@ -237,10 +237,10 @@ mod tests {
         let records = [record("a-1", "devel/a"), record("b-1", "devel/b"), record("c-1", "devel/c")];
         let depends = vec![Vec::new(); records.len()];
         let tree = Tree { records: &records, depends: &depends, sizes: &[0, 10_000, 100_000_000] };
-        let said = |known| all(tree, known).iter().map(|it| it.ms / 1000).collect::<Vec<_>>();
-        assert_eq!(said(&[None, None, None]), [12, 15, 458]);
-        assert_eq!(said(&[None, None, Some(45_800)]), [1, 1, 45], "a faster machine is faster for all");
-        assert_eq!(said(&[None, Some(30_000), None]), [22, 30, 30], "more than the longest is not believed");
+        let seconds = |known| all(tree, known).iter().map(|it| it.ms / 1000).collect::<Vec<_>>();
+        assert_eq!(seconds(&[None, None, None]), [12, 15, 458]);
+        assert_eq!(seconds(&[None, None, Some(45_800)]), [1, 1, 45], "one measurement scales all");
+        assert_eq!(seconds(&[None, Some(30_000), None]), [22, 30, 30], "the longest known time is the limit");
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! A package tree's language: what a scan says of its packages, and which package needs which others. Does not know
-//! `.ninja` files, and not how a command is run.
+//! Bulk builds of a pkgsrc tree: scan, dependency resolution, package builds, reports and publication.
 
 pub mod attempt;
 pub mod config;

@@ -24,7 +24,7 @@ pub(crate) fn options(all: &[(&str, &str)]) -> String {
     words
 }
 
-/// Parses such words. Absent keys are empty; `None` if there are other words.
+/// Parses the words of `options`. Absent keys are empty; `None` if there are other words.
 pub(crate) fn values<const N: usize>(words: &[Vec<u8>], keys: [&str; N]) -> Option<[String; N]> {
     let mut values = keys.map(|_| String::new());
     for word in words {
@@ -47,13 +47,13 @@ pub(crate) fn run(line: &str, name: &str, words: &[&str]) -> io::Result<ExitStat
     shell(line).arg(name).args(words).status()
 }
 
-/// Returns the output of a command; the error has its output too.
-pub(crate) fn said(mut command: Command) -> Result<String, String> {
-    let said = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+/// Returns the standard output of a command. An error has both outputs.
+pub(crate) fn output(mut command: Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    match said.status.success() {
-        true => Ok(text(&said.stdout)),
-        false => Err(text(&[said.stdout, said.stderr].concat())),
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&[output.stdout, output.stderr].concat())),
     }
 }
 
@@ -68,8 +68,8 @@ pub(crate) mod tests {
 
     /// Splits a command line with a real shell.
     pub(crate) fn words(line: &str) -> Vec<Vec<u8>> {
-        let said = shell(&format!("printf '%s\\0' {line}")).output().unwrap().stdout;
-        said.split_inclusive(|&byte| byte == 0).map(|word| word[..word.len() - 1].to_vec()).collect()
+        let stdout = shell(&format!("printf '%s\\0' {line}")).output().unwrap().stdout;
+        stdout.split_inclusive(|&byte| byte == 0).map(|word| word[..word.len() - 1].to_vec()).collect()
     }
 
     #[test]
@@ -79,10 +79,10 @@ pub(crate) mod tests {
 
     #[test]
     fn options_round_trip() {
-        let said = options(&[("a", "it's"), ("b", ""), ("c-d", "x=y\nz")]);
-        let read = |keys| values(&words(&said), keys);
+        let line = options(&[("a", "it's"), ("b", ""), ("c-d", "x=y\nz")]);
+        let read = |keys| values(&words(&line), keys);
         assert_eq!(read(["a", "c-d", "b", "e"]), Some(["it's", "x=y\nz", "", ""].map(str::to_owned)));
-        assert_eq!(values(&words(&said), ["a", "b"]), None);
+        assert_eq!(values(&words(&line), ["a", "b"]), None);
         assert_eq!(values(&words("odd"), ["odd"]), None);
     }
 

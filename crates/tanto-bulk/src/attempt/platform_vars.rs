@@ -2,7 +2,7 @@
 
 use crate::attempt::sandbox::Sandbox;
 use crate::config::Config;
-use crate::shell::{quoted, said, shell};
+use crate::shell::{output, quoted, shell};
 
 /// Variables that pkgsrc (`mk/bsd.prefs.mk`) passes to nested makes. Packages cannot change them.
 const VARIABLES: [&str; 5] = ["OPSYS", "OS_VERSION", "LOWER_OPSYS", "HOST_MACHINE_ARCH", "_PKGSRCDIR"];
@@ -10,7 +10,7 @@ const VARIABLES: [&str; 5] = ["OPSYS", "OS_VERSION", "LOWER_OPSYS", "HOST_MACHIN
 /// Returns the variables as arguments of make; none if the tree lacks the target.
 pub fn ask(config: &Config, sandbox: Option<&Sandbox>) -> Vec<String> {
     let line = print_line(config);
-    let flags = sandbox.map_or_else(|| said(shell(&line)), |sandbox| sandbox.output_of(&line));
+    let flags = sandbox.map_or_else(|| output(shell(&line)), |sandbox| sandbox.output_of(&line));
     parse(&flags.unwrap_or_default())
 }
 

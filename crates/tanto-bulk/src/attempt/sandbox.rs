@@ -17,7 +17,7 @@ use self::masks::Masks;
 use self::template::MountPolicy;
 use super::layers::{Dependencies, InstallRoot, LayerRequest, LayerStore};
 use crate::config::{Config, SandboxKind};
-use crate::shell::{quoted, said, shell};
+use crate::shell::{output, quoted, shell};
 
 /// The sandboxes of a build.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -139,8 +139,8 @@ impl Sandbox {
     pub fn output_of(&self, line: &str) -> Result<String, String> {
         let client = 0;
         self.begin(client, "nothing", None).map_err(failed)?;
-        let entered = said(shell(&self.inside(client, line, StageAccess { first: true, ..StageAccess::default() })));
-        let left = said(shell(&self.leave(client)));
+        let entered = output(shell(&self.inside(client, line, StageAccess { first: true, ..StageAccess::default() })));
+        let left = output(shell(&self.leave(client)));
         left.and(entered)
     }
 
@@ -362,7 +362,7 @@ fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
     if !kit.exists() {
         return Err(unusable("there is no such file"));
     }
-    said(tar).map_err(|why| unusable(why.lines().find(|line| !line.is_empty()).unwrap_or("tar failed")))?;
+    output(tar).map_err(|why| unusable(why.lines().find(|line| !line.is_empty()).unwrap_or("tar failed")))?;
     let inside = |place: &Path| unpacked.join(place.strip_prefix("/").unwrap_or(place));
     let of = |place: PathBuf| {
         let from = inside(&place);

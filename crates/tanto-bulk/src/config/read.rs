@@ -28,7 +28,8 @@ pub enum ConfigProblem {
     Message(String),
 }
 
-const MOST: usize = 4096;
+/// The limit of counts.
+const MAX_COUNT: usize = 4096;
 const STAGE: &str = "stage";
 const ENVIRONMENT: &str = "environment";
 /// The scan has limits like a stage.
@@ -40,17 +41,17 @@ pub(super) fn read(text: &str) -> Result<Config, ConfigError> {
         ConfigError { at, problem: ConfigProblem::Message(error.message().to_owned()) }
     })?;
     let mut config = Config::default();
-    let mut own = None;
+    let mut stage_tables = None;
     for (name, value) in sorted(table.get_ref()) {
         match KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) {
-            Some(key) => take(&mut config, key, value)?,
-            None if name.get_ref() == STAGE => own = Some(value),
+            Some(key) => set(&mut config, key, value)?,
+            None if name.get_ref() == STAGE => stage_tables = Some(value),
             None if name.get_ref() == ENVIRONMENT => environment(&mut config, value)?,
             None => return Err(unknown("key", name, KEYS.iter().map(|key| key.name))),
         }
     }
     // Limits of all stages apply to single stages, wherever they are set.
-    own.map_or(Ok(()), |value| stages(&mut config, value))?;
+    stage_tables.map_or(Ok(()), |value| stages(&mut config, value))?;
     Ok(config)
 }
 
@@ -69,30 +70,30 @@ fn unknown(kind: &'static str, name: &Name<'_>, known: impl Iterator<Item = &'st
     ConfigError { at: name.span().start, problem: ConfigProblem::Unknown { kind, name: text, known: known.collect() } }
 }
 
-fn wrong(value: &Value<'_>, why: &str) -> ConfigError {
+fn error_at(value: &Value<'_>, why: &str) -> ConfigError {
     ConfigError { at: value.span().start, problem: ConfigProblem::Message(why.to_owned()) }
 }
 
-fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigError> {
+fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigError> {
     match key.field {
         Field::Path(field) | Field::Program(field) => {
-            let said = text(value)?;
-            if said.is_empty() && !field(&mut Config::default()).is_empty() {
-                return Err(wrong(value, "this cannot be empty"));
+            let text = text(value)?;
+            if text.is_empty() && !field(&mut Config::default()).is_empty() {
+                return Err(error_at(value, "this cannot be empty"));
             }
-            *field(config) = said;
+            *field(config) = text;
         }
         Field::Text(field) => *field(config) = text(value)?,
         Field::Sandbox(field) => {
-            let said = text(value)?;
-            if said != NO_SANDBOX && SandboxKind::named(&said).is_none() {
+            let text = text(value)?;
+            if text != NO_SANDBOX && SandboxKind::named(&text).is_none() {
                 let why = "there is no such sandbox; there are \"bind\", \"overlay\", \"tmpfs\" and \"none\"";
-                return Err(wrong(value, why));
+                return Err(error_at(value, why));
             }
-            *field(config) = said;
+            *field(config) = text;
         }
         Field::Flag(field) => {
-            *field(config) = value.get_ref().as_bool().ok_or_else(|| wrong(value, "expected true or false"))?;
+            *field(config) = value.get_ref().as_bool().ok_or_else(|| error_at(value, "expected true or false"))?;
         }
         Field::Count(field) => *field(config) = count(value)?,
         Field::Time(field) => *field(config) = time(value)?,
@@ -103,21 +104,23 @@ fn take(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigE
 }
 
 fn text(value: &Value<'_>) -> Result<String, ConfigError> {
-    let text = value.get_ref().as_str().ok_or_else(|| wrong(value, "expected a text in quotes"))?;
-    if text.contains('\0') { Err(wrong(value, "a text holds no NUL")) } else { Ok(text.to_owned()) }
+    let text = value.get_ref().as_str().ok_or_else(|| error_at(value, "expected a text in quotes"))?;
+    if text.contains('\0') { Err(error_at(value, "a text holds no NUL")) } else { Ok(text.to_owned()) }
 }
 
 fn count(value: &Value<'_>) -> Result<usize, ConfigError> {
     let number = value.get_ref().as_integer();
     let number = number.and_then(|it| usize::from_str_radix(it.as_str(), it.radix()).ok());
-    number.filter(|&it| it <= MOST).ok_or_else(|| wrong(value, &format!("expected a number from 0 to {MOST}")))
+    number
+        .filter(|&it| it <= MAX_COUNT)
+        .ok_or_else(|| error_at(value, &format!("expected a number from 0 to {MAX_COUNT}")))
 }
 
-/// Milliseconds; `None` for no limit.
+/// Parses a time in milliseconds; `None` for no limit.
 fn time(value: &Value<'_>) -> Result<Option<i64>, ConfigError> {
-    let bad = || wrong(value, "expected a time such as \"90s\" or \"1h30m\", \"0\" for none");
-    let text = value.get_ref().as_str().ok_or_else(bad)?;
-    let ms = milliseconds(text).ok_or_else(bad)?;
+    let error = || error_at(value, "expected a time such as \"90s\" or \"1h30m\", \"0\" for none");
+    let text = value.get_ref().as_str().ok_or_else(error)?;
+    let ms = milliseconds(text).ok_or_else(error)?;
     Ok((ms > 0).then_some(ms))
 }
 
@@ -130,15 +133,15 @@ fn scratch(value: &Value<'_>) -> Result<Scratch, ConfigError> {
     if value.get_ref().as_str() == Some(AUTO) {
         return Ok(Scratch::Auto);
     }
-    let bad = |_| wrong(value, "expected a size such as \"512M\" or \"8G\", \"0\" for none, or \"auto\"");
-    Ok(size(value).map_err(bad)?.map_or(Scratch::Disk, Scratch::Most))
+    let error = |_| error_at(value, "expected a size such as \"512M\" or \"8G\", \"0\" for none, or \"auto\"");
+    Ok(size(value).map_err(error)?.map_or(Scratch::Disk, Scratch::Most))
 }
 
-/// Bytes; `None` for no limit.
+/// Parses a size in bytes; `None` for no limit.
 fn size(value: &Value<'_>) -> Result<Option<u64>, ConfigError> {
-    let bad = || wrong(value, "expected a size such as \"512M\" or \"8G\", \"0\" for none");
-    let text = value.get_ref().as_str().ok_or_else(bad)?;
-    let bytes = if text == "0" { 0 } else { bytes(text).ok_or_else(bad)? };
+    let error = || error_at(value, "expected a size such as \"512M\" or \"8G\", \"0\" for none");
+    let text = value.get_ref().as_str().ok_or_else(error)?;
+    let bytes = if text == "0" { 0 } else { bytes(text).ok_or_else(error)? };
     Ok((bytes > 0).then_some(bytes))
 }
 
@@ -170,27 +173,27 @@ fn milliseconds(text: &str) -> Option<i64> {
 }
 
 fn environment(config: &mut Config, value: &Value<'_>) -> Result<(), ConfigError> {
-    let table = value.get_ref().as_table().ok_or_else(|| wrong(value, "expected a table [environment]"))?;
+    let table = value.get_ref().as_table().ok_or_else(|| error_at(value, "expected a table [environment]"))?;
     for (name, value) in sorted(table) {
         let is_name = |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
-        let text_of = name.get_ref().as_ref();
-        if !is_name(text_of) || text_of.is_empty() || text_of.starts_with(|it: char| it.is_ascii_digit()) {
+        let variable = name.get_ref().as_ref();
+        if !is_name(variable) || variable.is_empty() || variable.starts_with(|it: char| it.is_ascii_digit()) {
             let why = "a variable's name has letters, digits and '_' only".to_owned();
             return Err(ConfigError { at: name.span().start, problem: ConfigProblem::Message(why) });
         }
-        config.environment.insert(text_of.to_owned(), text(value)?);
+        config.environment.insert(variable.to_owned(), text(value)?);
     }
     Ok(())
 }
 
 fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), ConfigError> {
-    let none = |value| wrong(value, "expected a table [stage.NAME]");
+    let error = |value| error_at(value, "expected a table [stage.NAME]");
     let names = || Stage::ALL.into_iter().map(Stage::name).chain([SCAN]);
-    for (name, value) in sorted(value.get_ref().as_table().ok_or_else(|| none(value))?) {
+    for (name, value) in sorted(value.get_ref().as_table().ok_or_else(|| error(value))?) {
         if !names().any(|it| name.get_ref() == it) {
             return Err(unknown("stage", name, names()));
         }
-        let limits = limits(config, name.get_ref(), value.get_ref().as_table().ok_or_else(|| none(value))?)?;
+        let limits = limits(config, name.get_ref(), value.get_ref().as_table().ok_or_else(|| error(value))?)?;
         config.stages.insert(name.get_ref().clone().into_owned(), limits);
     }
     Ok(())
@@ -200,10 +203,10 @@ fn stages(config: &mut Config, value: &Value<'_>) -> Result<(), ConfigError> {
 fn limits(config: &Config, stage: &str, table: &DeTable<'_>) -> Result<Limits, ConfigError> {
     let writes = Stage::ALL.into_iter().any(|it| it.name() == stage && it.writes());
     let known = || OF_STAGES.into_iter().filter(move |&key| writes || key != DISK_LIMIT);
-    let mut own = config.clone();
+    let mut stage_config = config.clone();
     for (name, value) in sorted(table) {
         let key = known().find(|&key| name.get_ref() == key).ok_or_else(|| unknown("key", name, known()))?;
-        KEYS.iter().find(|it| it.name == key).map_or(Ok(()), |key| take(&mut own, key, value))?;
+        KEYS.iter().find(|it| it.name == key).map_or(Ok(()), |key| set(&mut stage_config, key, value))?;
     }
-    Ok(own.limits)
+    Ok(stage_config.limits)
 }

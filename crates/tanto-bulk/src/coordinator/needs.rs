@@ -23,19 +23,19 @@ impl ResourceNeeds {
         ResourceNeeds { memory_kib: cost.peak_kib, disk_kib: cost.disk_kib }
     }
 
-    /// The usage if files are kept in memory.
+    /// Returns the usage with files in memory.
     fn in_memory(self) -> ResourceNeeds {
         ResourceNeeds { memory_kib: self.memory_kib.saturating_add(self.disk_kib), disk_kib: 0 }
     }
 
-    /// Returns whether files would not fit into memory, with a quarter more of them than last time.
+    /// Returns whether files would not fit into memory, with a margin of 25 %.
     fn exceed(self, scratch: ScratchMemory) -> bool {
         let more = ResourceNeeds { disk_kib: self.disk_kib.saturating_add(self.disk_kib / 4), ..self };
         more.disk_kib > scratch.size / 1024
             || scratch.limit.is_some_and(|most| more.in_memory().memory_kib > most / 1024)
     }
 
-    /// Tells the schedule, for a job with this estimate.
+    /// Sets the cost of a job in the schedule.
     pub fn apply(self, schedule: &mut Schedule, job: JobId, wall_ms: u32) {
         let memory_kib = u32::try_from(self.memory_kib).unwrap_or(u32::MAX);
         schedule.set_cost(job, job::Cost { wall_ms, memory_kib, ..job::Cost::default() });
@@ -44,14 +44,14 @@ impl ResourceNeeds {
 }
 
 impl Planned {
-    /// Expected usage, depending on where it writes.
+    /// Returns the expected usage.
     pub fn expected(&self) -> ResourceNeeds {
         if self.on_disk { self.needs } else { self.needs.in_memory() }
     }
 }
 
 impl Plan {
-    /// Makes a package write on the disk from now on. `used` is a lower bound of its needs.
+    /// Moves further attempts of a package to the disk. `used` is a lower bound of its needs.
     pub fn write_on_disk(&mut self, package: PackageId, used: ResourceNeeds) {
         let it = &mut self.packages[package as usize];
         it.on_disk = true;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn new_version_is_expected_to_need_what_the_last_one_did() {
+    fn new_version_needs_as_much_as_the_last() {
         let costs = [cost("lib-1", 10, 100, 1000), cost("lib-2", 20, 200, 2000), cost("app-1", 30, 300, 3000)];
         let needs = |most: Option<u64>, limit| {
             let mut plan = plan(&["lib-1", "lib-3", "new-1"]);
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(
             expected(&plan),
             (true, ResourceNeeds { memory_kib: 100, disk_kib: 1000 }),
-            "what it had counts there"
+            "the larger memory use is kept"
         );
         let mut next = super::tests::plan(&["lib-1"]);
         next.expect_needs(&[cost("lib-1", 2, 100, 1000)], scratch);

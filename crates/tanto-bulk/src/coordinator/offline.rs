@@ -1,4 +1,4 @@
-//! `retry` and `skip` while no build runs: changes of the database that the next build finds.
+//! `retry` and `skip` while no build runs: changes of the database for the next build.
 
 use tanto_record::database::Change;
 
@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::state::{PackageState, Pending, State, StateRecord};
 use crate::resolve::PackageId;
 
-/// Reopens packages and those that were built with them.
+/// Reopens packages and their dependents.
 pub fn retry(plan: &Plan, packages: &[PackageId]) -> Vec<Change> {
     let mut now = plan.clone();
     let mut records: Vec<StateRecord> = Vec::new();
@@ -21,7 +21,7 @@ pub fn retry(plan: &Plan, packages: &[PackageId]) -> Vec<Change> {
     changes(now, records)
 }
 
-/// Excludes packages from the run that is resumed next. An error names one that is done or has failed.
+/// Excludes packages from the run that the next build resumes. An error names one that is done or has failed.
 pub fn skip(plan: &Plan, packages: &[PackageId]) -> Result<Vec<Change>, String> {
     let mut now = plan.clone();
     let mut records: Vec<StateRecord> = Vec::new();
@@ -64,34 +64,30 @@ mod tests {
         Plan::from_rows(&rows, &[(1, 0), (2, 1)])
     }
 
-    fn told(changes: &[Change]) -> Vec<(u32, &str, &str)> {
-        let one = |change: &'_ Change| match change {
-            Change::State { package, state, .. } => (*package, *state),
+    fn rows(changes: &[Change]) -> Vec<(u32, &str, &str)> {
+        let row = |change: &'_ Change| match change {
+            Change::State { package, state, why } => (*package, *state, if why == REQUESTED { "again" } else { "" }),
             other => panic!("{other:?}"),
         };
-        let why = |change: &'_ Change| match change {
-            Change::State { why, .. } => why.clone(),
-            _ => String::new(),
-        };
-        changes.iter().map(|it| (one(it).0, one(it).1, if why(it) == REQUESTED { "again" } else { "" })).collect()
+        changes.iter().map(row).collect()
     }
 
     #[test]
     fn retry_reopens_dependents() {
         let plan = plan(["done", "done", "done"]);
-        assert_eq!(told(&retry(&plan, &[1])), [(1, "open", "again"), (2, "open", "")]);
+        assert_eq!(rows(&retry(&plan, &[1])), [(1, "open", "again"), (2, "open", "")]);
     }
 
     #[test]
     fn retry_of_a_failure_reopens_lost_dependents() {
         let plan = plan(["failed", "indirect-failed", "indirect-failed"]);
-        assert_eq!(told(&retry(&plan, &[0])), [(0, "open", "again"), (1, "open", ""), (2, "open", "")]);
+        assert_eq!(rows(&retry(&plan, &[0])), [(0, "open", "again"), (1, "open", ""), (2, "open", "")]);
     }
 
     #[test]
     fn skip_excludes_dependents() {
         let open = plan(["done", "open", "open"]);
-        assert_eq!(told(&skip(&open, &[1]).unwrap()), [(1, "prefailed", ""), (2, "indirect-prefailed", "")]);
+        assert_eq!(rows(&skip(&open, &[1]).unwrap()), [(1, "prefailed", ""), (2, "indirect-prefailed", "")]);
         assert_eq!(skip(&open, &[0]), Err("p0-1 is done".into()));
     }
 }

@@ -25,8 +25,8 @@ const PSCAN: &str = "pscan";
 const SUCCESS: &str = "success";
 /// Names of failed packages.
 const ERROR: &str = "error";
-/// The reason of failures that are known by name only.
-const IMPORTED: &str = "it had failed when it was imported";
+/// The reason of imported failures.
+const IMPORTED: &str = "it failed before the import";
 
 /// Imports scans and package states. Returns a message.
 pub fn import(config: &Config, dir: &Path) -> Result<String, BulkError> {
@@ -44,7 +44,7 @@ pub fn import(config: &Config, dir: &Path) -> Result<String, BulkError> {
     Ok(text)
 }
 
-/// Writes the files that pbulk would have written. Returns their paths, one in each line.
+/// Writes pbulk's files. Returns their paths, one in each line.
 pub fn export(config: &Config, dir: &Path) -> Result<String, BulkError> {
     let store = state_dir::open_read_only(config)?;
     fs::create_dir_all(dir).map_err(BulkError::io("making ", dir))?;
@@ -74,7 +74,7 @@ pub fn export(config: &Config, dir: &Path) -> Result<String, BulkError> {
     Ok(text)
 }
 
-/// Imports the answers of directories, as old as their file.
+/// Imports a scan, with the mtime of its file.
 fn import_scan(config: &Config, store: &mut Database, path: &Path) -> Result<String, BulkError> {
     let data = fs::metadata(path).map_err(BulkError::io("reading ", path))?;
     let made_ns = data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec());

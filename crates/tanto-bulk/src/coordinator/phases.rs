@@ -28,9 +28,9 @@ use crate::resolve::meta_dir::resolved_depends;
 use crate::resolve::{PackageId, messages, resolve};
 use crate::tree::scan::{self, Scan, ScanReport};
 
-/// Where the packages to build come from.
+/// The source of the packages to build.
 pub enum PackageSource {
-    /// A resolved scan that the user names.
+    /// A resolved scan, given by the user.
     File(InputFile),
     /// A scan of the tree.
     Tree(ScanReport),
@@ -40,8 +40,8 @@ pub enum PackageSource {
 pub struct PackageSet<'t> {
     pub records: Vec<Record<'t>>,
     pub depends: Vec<Vec<PackageId>>,
-    /// Packages with missing dependencies, and a description of those.
-    lacking: Vec<(PackageId, String)>,
+    /// Packages with missing dependencies, and their messages.
+    missing: Vec<(PackageId, String)>,
 }
 
 impl PackageSource {
@@ -69,46 +69,46 @@ impl PackageSource {
                 let records = file.records()?;
                 let depends = resolved_depends(file, &records)?;
                 file.check()?;
-                Ok(PackageSet { records, depends, lacking: Vec::new() })
+                Ok(PackageSet { records, depends, missing: Vec::new() })
             }
             PackageSource::Tree(report) => resolved(report, config.ignore_missing_dependencies),
         }
     }
 
-    /// Warnings about directories that could not be scanned, a line each.
+    /// Returns warnings about directories that could not be scanned, a line each.
     pub fn warnings(&self) -> String {
         let PackageSource::Tree(report) = self else { return String::new() };
         let line = |(location, _): &(String, String)| format!("tanto: warning: {location} cannot be scanned\n");
         let lines: String = report.failed.iter().map(line).collect();
-        if lines.is_empty() { lines } else { lines + "tanto: 'tanto bulk scan' tells why\n" }
+        if lines.is_empty() { lines } else { lines + "tanto: run 'tanto bulk scan' for the reasons\n" }
     }
 }
 
 fn resolved(report: &ScanReport, ignore_missing: bool) -> Result<PackageSet<'_>, BulkError> {
     let all = records::read(&report.records).map_err(|error| format!("the scan:{error}"))?;
     let resolution = resolve(&all, report.wanted);
-    let lacking = messages::lacking(&resolution, &all);
-    if !lacking.is_empty() && !ignore_missing {
-        let lines: Vec<&str> = lacking.iter().map(|(_, why)| why.as_str()).collect();
+    let missing = messages::missing_dependencies(&resolution, &all);
+    if !missing.is_empty() && !ignore_missing {
+        let lines: Vec<&str> = missing.iter().map(|(_, why)| why.as_str()).collect();
         return Err(format!(
             "{} packages have missing dependencies, so nothing was built; set 'ignore_missing_dependencies = true' to \
              build the others:\n{}",
-            lacking.len(),
+            missing.len(),
             lines.join("\n")
         )
         .into());
     }
     let (chosen, records, depends) = resolution.chosen(&all);
     let index = |package: PackageId| chosen.binary_search(&package).ok().map(|at| at as PackageId);
-    let lacking = lacking.into_iter().filter_map(|(package, why)| Some((index(package)?, why))).collect();
-    Ok(PackageSet { records, depends, lacking })
+    let missing = missing.into_iter().filter_map(|(package, why)| Some((index(package)?, why))).collect();
+    Ok(PackageSet { records, depends, missing })
 }
 
 impl PackageSet<'_> {
-    /// Makes a plan as if nothing was built yet.
+    /// Returns a plan with nothing built yet.
     pub fn plan(&self) -> Result<Plan, BulkError> {
         let mut plan = Plan::new(&self.records, &self.depends)?;
-        self.lacking.iter().for_each(|(package, why)| plan.exclude(*package, why.clone()));
+        self.missing.iter().for_each(|(package, why)| plan.exclude(*package, why.clone()));
         Ok(plan)
     }
 }
@@ -137,7 +137,7 @@ pub fn scan(
     Ok(scan.run(store)?)
 }
 
-/// Scans some directories, and their dependencies that are not known, in a state directory of its own below `parent`.
+/// Scans some directories and their unknown dependencies, with a separate state directory below `parent`.
 pub fn scan_some(
     config: &Config,
     parent: &str,
@@ -154,7 +154,6 @@ pub fn scan_some(
     Ok(scan.some(locations, is_known, store)?.0)
 }
 
-/// A view that shows nothing.
 pub struct NoView;
 
 impl View for NoView {
@@ -180,7 +179,7 @@ fn scan_runner(config: &Config) -> Result<ProcessRunner, BulkError> {
     ProcessRunner::new(options).map_err(|error| cause(&error).into())
 }
 
-/// Marks up-to-date packages as done if everything that they need is. With `cutoff`, a rebuilt package is as old as its
+/// Marks up-to-date packages as done if their dependencies are. With `cutoff`, the age of a rebuilt package is that of its
 /// content.
 pub fn check(config: &Config, store: &Database, plan: &mut Plan, cutoff: bool) -> Result<(), BulkError> {
     let ages = match (config.skip_age_check, cutoff) {
@@ -198,7 +197,7 @@ pub fn check(config: &Config, store: &Database, plan: &mut Plan, cutoff: bool) -
     Ok(settle(plan, inspections, &ages)?)
 }
 
-/// Where binary packages are.
+/// Returns the paths of binary packages.
 pub fn package_files(config: &Config) -> PackageFiles<'_> {
     let Config { pkgsrc, packages, pkg_sufx, .. } = config;
     PackageFiles { pkgsrc, packages, suffix: pkg_sufx, contents: false }

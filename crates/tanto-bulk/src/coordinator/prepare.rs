@@ -20,8 +20,8 @@ use crate::config::Config;
 use crate::error::{BulkError, cause};
 use crate::package::ALL;
 
-/// Cleans up with the state locked, before anything is started, and then makes this process the owner of the state. Enters a
-/// mount namespace if there are to be sandboxes.
+/// Cleans up with the state locked and makes this process the owner of the state. Enters a mount namespace if sandboxes
+/// are configured.
 pub fn prepare(config: &Config, state: &mut StateDir) -> Result<Option<Rc<Environment>>, BulkError> {
     phase_file::begin(config, Phase::Prepare);
     if let Some(killed) = state.lock.owner() {
@@ -46,8 +46,8 @@ fn report(done: &str) {
     eprintln!("tanto: cleaning up after a killed build: {done}");
 }
 
-/// Reports a removal. A failure is no error: the next user of the file reports it.
-fn removed(object: &str, result: io::Result<()>) {
+/// Reports a removal. A failure is not an error: the next use of the file reports it.
+fn report_removal(object: &str, result: io::Result<()>) {
     match result {
         Ok(()) => report(&format!("removed {object}")),
         Err(error) => report(&format!("cannot remove {object}: {}", cause(&error))),
@@ -66,12 +66,12 @@ fn commands(processes: &[ProcessInfo]) -> String {
     lines.join(", ")
 }
 
-/// Removes packages and distfiles that were being written, except those that another process holds open.
+/// Removes partial packages and distfiles, except those that another process holds open.
 fn remove_partial_files(config: &Config) {
     let all = Path::new(&config.packages).join(ALL);
     for (kind, dir) in [("package", &*all), ("distfile", Path::new(&config.distdir))] {
         for (path, _kept_away) in leftovers(dir) {
-            removed(&format!("the partial {kind} {}", path.display()), fs::remove_file(&path));
+            report_removal(&format!("the partial {kind} {}", path.display()), fs::remove_file(&path));
         }
     }
 }
@@ -84,9 +84,9 @@ fn remove_workdirs(config: &Config) -> Result<(), BulkError> {
         if let Some(dir) = workdirs.get(&package).filter(|dir| dir.exists()) {
             let result = match preflight::may_be_removed(&dir, config) {
                 true => dir_tree::remove(&dir),
-                false => Err(io::Error::other("it contains something else")),
+                false => Err(io::Error::other("it contains files of others")),
             };
-            removed(&format!("the work directory of {package}, {}", dir.display()), result);
+            report_removal(&format!("the work directory of {package}, {}", dir.display()), result);
         }
         if workdirs.get(&package).is_none_or(|dir| !dir.exists()) {
             workdirs.forget(&package).map_err(failed)?;
@@ -95,18 +95,18 @@ fn remove_workdirs(config: &Config) -> Result<(), BulkError> {
     Ok(())
 }
 
-/// Removes the files that packages wrote in sandboxes. Their mounts vanished with their process.
+/// Removes files of sandboxes. The kernel removed the mounts with their process.
 fn remove_sandboxes(config: &Config) -> Result<(), BulkError> {
     let dir = Path::new(&config.state).join("clients");
     let names = match fs::read_dir(&dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(BulkError::io("reading ", &dir))?,
     };
-    // A sandbox that was left in order has no scratch directory.
+    // A cleanly left sandbox has no scratch directory.
     let count = names.flatten().filter(|entry| SandboxDir::new(entry.path()).scratch().exists()).count();
     if count > 0 {
         let sandboxes = if count == 1 { "a sandbox".into() } else { format!("{count} sandboxes") };
-        removed(&format!("the files of {sandboxes}, {}", dir.display()), dir_tree::remove(&dir));
+        report_removal(&format!("the files of {sandboxes}, {}", dir.display()), dir_tree::remove(&dir));
     }
     Ok(())
 }

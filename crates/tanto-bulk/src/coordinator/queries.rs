@@ -32,7 +32,7 @@ pub struct LastRun {
 }
 
 impl LastRun {
-    /// Reads it without the lock of the state.
+    /// Reads it without locking the state.
     pub fn read(config: &Config) -> Result<LastRun, BulkError> {
         LastRun::of(state_dir::open_read_only(config)?)
     }

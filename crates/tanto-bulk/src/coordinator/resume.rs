@@ -26,11 +26,11 @@ pub struct StartedRun {
 
 struct EarlierRun {
     rows: Vec<PackageRow>,
-    /// Why packages had to be built.
+    /// Reasons for building packages.
     due: Vec<(u32, String)>,
 }
 
-/// Why up-to-date packages are built.
+/// The reason for building up-to-date packages.
 const AGAIN: &str = "--again was given";
 
 /// Resumes the last run if it is unfinished, else begins one.
@@ -49,13 +49,13 @@ pub fn start(config: &Config, store: &mut Database, again: bool) -> Result<Start
     }
     let run = store.begin_run(now_ms())?;
     if again {
-        // For a resume before the packages are known: the row then stands for all of them.
+        // For a resume before the packages are known: the row applies to all of them.
         store.apply(run, &[Change::Due { package: 0, why: AGAIN.into() }])?;
     }
     Ok(StartedRun { run, earlier: None, requested })
 }
 
-/// Returns the open requests of `tanto bulk retry` in this run, or in the one before if this one has no packages yet.
+/// Returns the open requests of `tanto bulk retry` in this run, or in the previous one if this one has no packages yet.
 fn requested(store: &Database, run: i64) -> Result<HashSet<String>, BulkError> {
     let mut rows = store.packages(run)?;
     if rows.is_empty() {
@@ -65,8 +65,8 @@ fn requested(store: &Database, run: i64) -> Result<HashSet<String>, BulkError> {
     Ok(rows.into_iter().filter(is_request).map(|row| row.name).collect())
 }
 
-/// Restores package states in a resumed run: done packages stay done as long as their files exist, and failed ones are not
-/// tried again. If the packages are others than before, the run ends and another one continues in its place.
+/// Restores package states in a resumed run: done packages stay done while their files exist, and failed ones stay failed.
+/// If the packages differ from before, the run ends and a new one continues.
 pub fn restore(
     config: &Config,
     store: &mut Database,
@@ -100,7 +100,7 @@ pub fn restore(
     let files = package_files(config);
     let is_valid = |row: &PackageRow, state| match state {
         State::Done => files.file(&row.name).is_file(),
-        // Several users may exist now.
+        // This build may have several users.
         State::NeedsRoot => one_user,
         _ => true,
     };
@@ -129,7 +129,7 @@ fn end_attempts(store: &mut Database, run: i64) -> Result<Vec<AttemptRow>, BulkE
     Ok(attempts)
 }
 
-/// Returns the files of interrupted packages that differ from the recorded digest: they were replaced without a record.
+/// Returns files of interrupted packages that differ from the recorded digest: they were replaced without a record.
 fn replaced_files(config: &Config, store: &Database, rows: &[PackageRow]) -> Result<Vec<FileRow>, BulkError> {
     let was_running = |row: &&PackageRow| row.state == State::Running.name() || row.why == INTERRUPTED;
     let names: HashSet<&str> = rows.iter().filter(was_running).map(|row| &*row.name).collect();

@@ -8,15 +8,15 @@ use tanto_exec::simulate::{self, SimulatedBuild};
 use crate::resolve::PackageId;
 
 /// Packages and their dependencies.
-pub struct Forecast {
+pub struct PackageSimulation {
     schedule: Schedule,
     /// In topological order.
-    chain: Vec<JobId>,
+    order: Vec<JobId>,
 }
 
-impl Forecast {
+impl PackageSimulation {
     /// Returns `None` if there is a dependency cycle.
-    pub fn new<'a>(count: usize, depends: impl Fn(PackageId) -> &'a [PackageId]) -> Option<Forecast> {
+    pub fn new<'a>(count: usize, depends: impl Fn(PackageId) -> &'a [PackageId]) -> Option<PackageSimulation> {
         let mut schedule = Schedule::new();
         for order in 0..count as u32 {
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
@@ -24,19 +24,18 @@ impl Forecast {
         for package in 0..count as u32 {
             depends(package).iter().for_each(|&needed| schedule.add_dependency(JobId(package), JobId(needed), 0));
         }
-        let chain = topological_order(count, depends)?;
-        Some(Forecast { schedule, chain })
+        let order = topological_order(count, depends)?;
+        Some(PackageSimulation { schedule, order })
     }
 
-    /// Simulates a build with this many slots, ordered by the expected durations. `takes` are the real ones. Both are in
-    /// milliseconds.
-    pub fn play(&self, slots: usize, expected: &[u64], takes: &[u64]) -> SimulatedBuild {
-        let mut truth = self.schedule.clone();
-        expect(&mut truth, takes);
+    /// Simulates a build. `expected` durations order the packages; `takes` are the real ones, in milliseconds.
+    pub fn run(&self, slots: usize, expected: &[u64], takes: &[u64]) -> SimulatedBuild {
+        let mut real = self.schedule.clone();
+        expect(&mut real, takes);
         let mut schedule = self.schedule.clone();
         expect(&mut schedule, expected);
-        schedule.prioritize(&self.chain, Order::Critical);
-        simulate::run_against(&truth, &mut schedule, slots)
+        schedule.prioritize(&self.order, Order::Critical);
+        simulate::run_against(&real, &mut schedule, slots)
     }
 }
 
@@ -60,16 +59,16 @@ pub(crate) fn topological_order<'a>(
             users[needed as usize].push(package);
         }
     }
-    let mut chain: Vec<JobId> = (0..count as u32).filter(|&it| missing[it as usize] == 0).map(JobId).collect();
+    let mut order: Vec<JobId> = (0..count as u32).filter(|&it| missing[it as usize] == 0).map(JobId).collect();
     let mut at = 0;
-    while let Some(&JobId(package)) = chain.get(at) {
+    while let Some(&JobId(package)) = order.get(at) {
         at += 1;
         for &user in &users[package as usize] {
             missing[user as usize] -= 1;
-            chain.extend((missing[user as usize] == 0).then_some(JobId(user)));
+            order.extend((missing[user as usize] == 0).then_some(JobId(user)));
         }
     }
-    (chain.len() == count).then_some(chain)
+    (order.len() == count).then_some(order)
 }
 
 #[cfg(test)]
@@ -79,7 +78,8 @@ mod tests {
     fn play(slots: usize, expected: &[u64]) -> (u64, u64) {
         // 3 needs 0; 0 and 3 are the long chain.
         let depends: [&[PackageId]; 4] = [&[], &[], &[], &[0]];
-        let outcome = Forecast::new(4, |it| depends[it as usize]).unwrap().play(slots, expected, &[10, 20, 20, 30]);
+        let outcome =
+            PackageSimulation::new(4, |it| depends[it as usize]).unwrap().run(slots, expected, &[10, 20, 20, 30]);
         (outcome.makespan_ms, outcome.lower_bound_ms())
     }
 
@@ -96,6 +96,6 @@ mod tests {
 
     #[test]
     fn cycle_cannot_be_simulated() {
-        assert!(Forecast::new(2, |it| if it == 0 { &[1] } else { &[0] }).is_none());
+        assert!(PackageSimulation::new(2, |it| if it == 0 { &[1] } else { &[0] }).is_none());
     }
 }

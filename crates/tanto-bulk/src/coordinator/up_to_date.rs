@@ -1,4 +1,4 @@
-//! Settles which packages are up to date, from the inspections of all package files.
+//! Decides from inspections of package files which packages are up to date.
 
 #[cfg(test)]
 mod tests;
@@ -8,7 +8,7 @@ use super::state::{PackageState, State, Success};
 use crate::freshness::{self, Ages, Candidate, Check, Content, Freshness, Inspection, PackageFiles};
 use crate::resolve::PackageId;
 
-/// Inspects the files of the packages of a plan. Of packages that are done or known to be stale, only mtimes are read.
+/// Inspects the package files of a plan. For done and stale packages, reads only mtimes.
 pub fn inspect(plan: &Plan, files: PackageFiles<'_>) -> Vec<Inspection> {
     let check = |it: &Planned| match it.state() {
         State::Open if it.freshness == Freshness::Unknown => Check::Full,
@@ -20,7 +20,7 @@ pub fn inspect(plan: &Plan, files: PackageFiles<'_>) -> Vec<Inspection> {
     freshness::inspect(&packages, files)
 }
 
-/// Marks unchecked packages as up to date or stale. Up-to-date packages are done if everything that they need is done.
+/// Marks unchecked packages as up to date or stale. Up-to-date packages are done if their dependencies are.
 pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Result<(), PlanError> {
     let since = |(found, it): (&Inspection, &Planned)| Some(ages.since(&it.name, found.written_ns?));
     let since: Vec<Option<i64>> = inspections.iter().zip(&plan.packages).map(since).collect();
@@ -60,8 +60,7 @@ pub fn settle(plan: &mut Plan, inspections: Vec<Inspection>, ages: &Ages) -> Res
     Ok(())
 }
 
-/// Predicts why each open package will be built; `None` for packages that are up to date even if one that they need is
-/// not.
+/// Predicts the reason for building each open package; `None` for packages that will not be built.
 pub fn predict(plan: &Plan) -> Result<Vec<Option<String>>, PlanError> {
     let mut all: Vec<Option<String>> = vec![None; plan.packages.len()];
     for package in plan.topological_order()? {

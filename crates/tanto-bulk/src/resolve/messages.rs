@@ -16,8 +16,8 @@ pub fn describe(resolution: &Resolution<'_>, records: &[Record<'_>]) -> String {
     text
 }
 
-/// Lists the packages with missing dependencies, with a description for each.
-pub fn lacking(resolution: &Resolution<'_>, records: &[Record<'_>]) -> Vec<(PackageId, String)> {
+/// Returns the packages with missing dependencies, and a message for each.
+pub fn missing_dependencies(resolution: &Resolution<'_>, records: &[Record<'_>]) -> Vec<(PackageId, String)> {
     let mut all: Vec<(PackageId, String)> = Vec::new();
     for finding in &resolution.findings {
         let (&Finding::NoMatch { package, .. } | &Finding::NoDependency { package, .. } | &Finding::NoList(package)) =

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tanto_bulk::coordinator::simulate::Forecast;
+use tanto_bulk::coordinator::simulate::PackageSimulation;
 use tanto_bulk::error::BulkError;
 use tanto_bulk::estimate::{self, distfiles, median_error};
 use tanto_bulk::package::input_file::InputFile;
@@ -29,7 +29,7 @@ fn simulate(args: &BulkSimulateArgs) -> Result<String, BulkError> {
     let depends = resolved_depends(&file, &records)?;
     let cycle = || format!("{}: circular dependencies: run 'tanto bulk resolve' to list them", file.path.display());
     let forecast =
-        Forecast::new(records.len(), |package: PackageId| &depends[package as usize][..]).ok_or_else(cycle)?;
+        PackageSimulation::new(records.len(), |package: PackageId| &depends[package as usize][..]).ok_or_else(cycle)?;
     let sizes = args.pkgsrc.as_ref().map_or_else(|| vec![0; records.len()], |it| distfiles::sizes(it, &records));
     let tree = estimate::Tree { records: &records, depends: &depends, sizes: &sizes };
     let times =
@@ -37,7 +37,7 @@ fn simulate(args: &BulkSimulateArgs) -> Result<String, BulkError> {
     let took = read_times(&args.times, &records)?;
     let known = args.known.as_ref().map_or_else(|| Ok(took.clone()), |path| read_times(path, &records))?;
     let (takes, expected) = (times(&took), times(&known));
-    let outcomes: Vec<_> = slots.iter().map(|&slots| forecast.play(slots, &expected, &takes)).collect();
+    let outcomes: Vec<_> = slots.iter().map(|&slots| forecast.run(slots, &expected, &takes)).collect();
     file.check()?;
     let work = outcomes.first().map(table::work).unwrap_or_default();
     let rows: Vec<table::Row> = outcomes.into_iter().map(|outcome| table::Row { outcome, ninja_ms: None }).collect();

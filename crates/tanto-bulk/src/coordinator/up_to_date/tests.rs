@@ -44,14 +44,14 @@ impl World {
         Plan::new(&records, &packages.iter().map(|(_, depends)| depends.to_vec()).collect::<Vec<_>>()).unwrap()
     }
 
-    fn look(&self, plan: &Plan) -> Vec<Inspection> {
+    fn inspect(&self, plan: &Plan) -> Vec<Inspection> {
         let path = |path: &str| self.scratch.at(path).to_string_lossy().into_owned();
         let (pkgsrc, packages) = (path("tree"), path("packages"));
         inspect(plan, PackageFiles { pkgsrc: &pkgsrc, packages: &packages, suffix: ".tgz", contents: false })
     }
 
     fn settled(&self, mut plan: Plan, ages: bool) -> Plan {
-        let found = self.look(&plan);
+        let found = self.inspect(&plan);
         settle(&mut plan, found, if ages { &Ages::Files } else { &Ages::Ignored }).unwrap();
         plan
     }
@@ -60,7 +60,7 @@ impl World {
         let mut all = depends.to_vec();
         let needs: Vec<PackageId> = (0..depends.len() as PackageId).collect();
         all.push((name, &needs));
-        self.look(&Self::plan(&all)).pop().unwrap().verdict.err().unwrap_or_default()
+        self.inspect(&Self::plan(&all)).pop().unwrap().verdict.err().unwrap_or_default()
     }
 }
 
@@ -69,7 +69,7 @@ fn changed_source_file_makes_package_stale() {
     let world = World::new("check-files");
     let digest: String = Sha256::digest("no ident\n").iter().map(|byte| format!("{byte:02x}")).collect();
     let makefile = format!("a/lib/Makefile:\t{IDENT}\n");
-    for (said, why) in [
+    for (build_version, why) in [
         ("", ""),
         (&*makefile, ""),
         (&*format!("{makefile}a/lib/plain: {digest}\n"), ""),
@@ -81,8 +81,8 @@ fn changed_source_file_makes_package_stale() {
         ("a/lib/plain: \n", "a/lib/plain has changed"),
         ("what", "its +BUILD_VERSION is malformed"),
     ] {
-        world.package("lib-1.0", said, &[], 0);
-        assert_eq!(world.why("lib-1.0", &[]), why, "{said}");
+        world.package("lib-1.0", build_version, &[], 0);
+        assert_eq!(world.why("lib-1.0", &[]), why, "{build_version}");
     }
 }
 
@@ -92,13 +92,13 @@ fn file_with_several_idents_matches_each() {
     world
         .scratch
         .write("tree/a/lib/patch-aa", "$NetBSD: patch-aa,v 1$\n+ # $NetBSD: x$ $NetBSD: other,v 2$ more\n$NetBSD\n");
-    for (said, why) in [
+    for (build_version, why) in [
         ("a/lib/patch-aa: $NetBSD: other,v 2$\na/lib/patch-aa: $NetBSD: patch-aa,v 1$\n", ""),
         ("a/lib/patch-aa: $NetBSD: x$\n", "a/lib/patch-aa has changed"),
         ("a/lib/patch-aa: $NetBSD\n", "a/lib/patch-aa has changed"),
     ] {
-        world.package("lib-1.0", said, &[], 0);
-        assert_eq!(world.why("lib-1.0", &[]), why, "{said}");
+        world.package("lib-1.0", build_version, &[], 0);
+        assert_eq!(world.why("lib-1.0", &[]), why, "{build_version}");
     }
 }
 
@@ -211,15 +211,15 @@ fn age_counts_since_last_change_of_content() {
         let of = |&(name, written, since): &(&str, i64, i64)| (name.to_owned(), (seconds(written), seconds(since)));
         let ages = Ages::Contents(known.iter().map(of).collect());
         let mut plan = World::plan(&[("lib-1.0", &[]), ("user-1.0", &[0])]);
-        let found = world.look(&plan);
+        let found = world.inspect(&plan);
         settle(&mut plan, found, &ages).unwrap();
         let since = plan.package(0).content.as_ref().map(|it| it.since_ns);
         (plan.package(1).state(), since)
     };
     assert_eq!(state(&[]), (State::Open, Some(seconds(9))));
     assert_eq!(state(&[("lib-1.0", 9, 1)]), (State::Done, Some(seconds(1))));
-    assert_eq!(state(&[("lib-1.0", 8, 1)]), (State::Open, Some(seconds(9))), "that was another file");
-    assert_eq!(state(&[("lib-1.0", 9, 3)]), (State::Open, Some(seconds(3))), "it was something else since");
+    assert_eq!(state(&[("lib-1.0", 8, 1)]), (State::Open, Some(seconds(9))), "another mtime is another file");
+    assert_eq!(state(&[("lib-1.0", 9, 3)]), (State::Open, Some(seconds(3))), "newer content");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn parallel_inspection_keeps_the_order() {
         world.package(name, "", &[], 0);
     }
     let plan = World::plan(&names.iter().map(|name| (&**name, &[][..])).collect::<Vec<_>>());
-    let found: Vec<bool> = world.look(&plan).iter().map(|it| it.verdict.is_ok()).collect();
+    let found: Vec<bool> = world.inspect(&plan).iter().map(|it| it.verdict.is_ok()).collect();
     assert_eq!(found, (0..2000).map(|number| number % 7 == 0).collect::<Vec<_>>());
     assert!(Path::new(&world.scratch.at("packages")).exists());
 }

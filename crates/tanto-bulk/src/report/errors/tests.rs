@@ -215,7 +215,7 @@ fn colors_and_long_lines_are_handled() {
     );
     is("[1/2] a\r[2/2] b\rx.c:1:1: error: no\n", ErrorKind::Compiler, &["x.c:1:1: error: no"]);
     let long = "x: error: ".to_owned() + &"y".repeat(1 << 21);
-    assert_eq!(found(&long).1[0].len(), LONGEST + 3);
+    assert_eq!(found(&long).1[0].len(), MAX_LINE_BYTES + 3);
     let same =
         "x.c:1:1: error: no\n".repeat(9) + &(0..9).map(|at| format!("y{at}: error: \u{7}\n")).collect::<String>();
     assert_eq!(found(&same).1, ["x.c:1:1: error: no", "y0: error:", "y1: error:", "y2: error:", "y3: error:"]);
@@ -243,7 +243,7 @@ fn arbitrary_logs_do_not_panic() {
         let mut random = Random::new(seed);
         let log = (0..random.below(30)).map(|_| *random.pick(&PIECES)).collect::<Vec<_>>().concat();
         if let Some(found) = find(&log) {
-            assert!(!found.lines.is_empty() && found.lines.len() <= MOST, "{}", log.escape_ascii());
+            assert!(!found.lines.is_empty() && found.lines.len() <= MAX_LINES, "{}", log.escape_ascii());
         }
     }
 }
