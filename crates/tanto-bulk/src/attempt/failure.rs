@@ -136,7 +136,7 @@ fn machine_fault(stage: Stage, completion: &Completion) -> Option<&'static str> 
             Some("files could not be brought to 'distdir'")
         }
         _ if is_disk_full(completion) => Some("the disk is full"),
-        _ if stage.blames_machine() => Some("the package has no part in that"),
+        _ if stage.blames_machine() => Some("this is not an error of the package"),
         _ => None,
     }
 }

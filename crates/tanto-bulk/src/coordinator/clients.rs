@@ -98,7 +98,7 @@ mod tests {
     fn failures_of_different_packages_disable_a_client() {
         let mut clients = Clients::new(2);
         assert!([1, 1, 2, 1].into_iter().all(|package| !clients.record_machine_failure(0, package)));
-        assert!(clients.record_machine_failure(0, 3) && !clients.record_machine_failure(0, 4), "it is said once");
+        assert!(clients.record_machine_failure(0, 3) && !clients.record_machine_failure(0, 4), "it is reported once");
         assert_eq!((clients.take(None), clients.has_free()), (1, false));
         assert!(!clients.is_empty());
         assert!((0..3).any(|package| clients.record_machine_failure(1, package)) && clients.is_empty());

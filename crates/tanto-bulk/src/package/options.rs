@@ -79,14 +79,14 @@ mod tests {
             let asked = "case $1 in -V) printf '%s' \"$2\" | cut -c1-13; echo \"$3 $4\" ;; *) test $1 = pbulk-index;";
             place.program("make", format!("#!/bin/sh\n{asked} printf '{index}'; exit {code} ;; esac\n"));
             let line = asking(&format!("{}/make", place.text()), " A=b");
-            let said = shell(&line).output().unwrap();
-            (said.status.code(), String::from_utf8(said.stdout).unwrap())
+            let output = shell(&line).output().unwrap();
+            (output.status.code(), String::from_utf8(output.stdout).unwrap())
         };
-        let told = |more: &str| format!("{VARIABLE}=\tPKG_OPTIONS= {more}\n");
+        let setting = |more: &str| format!("{VARIABLE}=\tPKG_OPTIONS= {more}\n");
         let records = format!(
             "PKGNAME=a-1\nSCAN_DEPENDS=x\nMULTI_VERSION= V=1\n{}PKGNAME=b-1\n{}",
-            told("A=b V=1"),
-            told("A=b ")
+            setting("A=b V=1"),
+            setting("A=b ")
         );
         assert_eq!(program(0), (Some(0), records.clone()));
         assert_eq!(program(3), (Some(3), "PKGNAME=a-1\nSCAN_DEPENDS=x\nMULTI_VERSION= V=1\nPKGNAME=b-1\n".into()));

@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn record_ends_where_the_next_begins() {
         let records = read(TWO).unwrap();
-        let said: Vec<_> = records.iter().map(|record| (record.name, record.location, record.text.len())).collect();
-        assert_eq!(said, [(&b"one-1"[..], &b"a/one"[..], 47), (b"two-2", b"a/two", 36)]);
+        let found: Vec<_> = records.iter().map(|record| (record.name, record.location, record.text.len())).collect();
+        assert_eq!(found, [(&b"one-1"[..], &b"a/one"[..], 47), (b"two-2", b"a/two", 36)]);
         assert_eq!(records[0].value("ALL_DEPENDS"), Some(&b" "[..]));
         assert_eq!((records[1].value("X"), records[1].value("ALL_DEPENDS")), (Some(&b""[..]), None));
         assert_eq!(read(b""), Ok(Vec::new()));

@@ -87,8 +87,8 @@ fn with_report(check: impl FnOnce(&Report<'_>)) {
 #[test]
 fn most_blocking_failure_comes_first() {
     with_report(|report| {
-        let told: Vec<_> = report.failures.iter().map(|it| (it.package, it.blocks, &*it.stage, &*it.log)).collect();
-        assert_eq!(told, [(1, 2, "build", "/logs/1/build.log"), (5, 0, "configure", "")]);
+        let rows: Vec<_> = report.failures.iter().map(|it| (it.package, it.blocks, &*it.stage, &*it.log)).collect();
+        assert_eq!(rows, [(1, 2, "build", "/logs/1/build.log"), (5, 0, "configure", "")]);
         let found = report.failures[0].found.as_ref().unwrap();
         assert_eq!((found.kind.name(), &*found.lines[0]), ("compiler", "x.c:1:2: error: <no> & \"no\""));
         assert_eq!(report.masked, [Excluded { package: 4, blocks: 0 }]);

@@ -16,8 +16,8 @@ fn resolved(text: &[u8], wanted: usize) -> (Vec<(bool, String)>, Vec<Finding<'_>
     let records = records::read(text).unwrap();
     let resolution = resolve(&records, wanted);
     let name = |package: &PackageId| String::from_utf8_lossy(resolution.name(*package).text()).into_owned();
-    let told = |package: &Resolved| (package.wanted, package.depends.iter().map(name).collect::<Vec<_>>().join(" "));
-    let all = resolution.packages().map(|(_, package)| told(package)).collect();
+    let row = |package: &Resolved| (package.wanted, package.depends.iter().map(name).collect::<Vec<_>>().join(" "));
+    let all = resolution.packages().map(|(_, package)| row(package)).collect();
     (all, resolution.findings)
 }
 

@@ -83,7 +83,7 @@ impl Duplicate {
         Duplicate { name: text(name), first: text(first), second: text(second) }
     }
 
-    pub fn told(&self) -> String {
+    pub fn message(&self) -> String {
         let Duplicate { name, first, second } = self;
         match first == second {
             true => format!("{first} makes {name} more than once: using the first"),

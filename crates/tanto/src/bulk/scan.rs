@@ -52,7 +52,7 @@ fn count(records: &[u8]) -> usize {
 fn complaints(report: &ScanReport) -> String {
     let mut text = String::new();
     for duplicate in &report.duplicates {
-        text += &format!("tanto: warning: {}\n", duplicate.told());
+        text += &format!("tanto: warning: {}\n", duplicate.message());
     }
     for (location, log) in &report.failed {
         text += &format!("tanto: error: {location} cannot be scanned:\n{log}");

@@ -15,10 +15,10 @@ fn is(log: &str, kind: ErrorKind, lines: &[&str]) {
 
 #[test]
 fn process_list_is_not_an_error() {
-    let told = "tanto: build hung: no output for 5s\nin /src, its processes were:\n    7 sleeps  sh -c cat\n    8 sleeps  cat\n";
-    is(&format!("building x\nTerminated\n{told}"), ErrorKind::Unknown, &["building x", "Terminated"]);
-    is(&format!("x.c:1:1: error: no\n{told}"), ErrorKind::Compiler, &["x.c:1:1: error: no"]);
-    assert_eq!(find(told.as_bytes()), None);
+    let list = "tanto: build hung: no output for 5s\nin /src, its processes were:\n    7 sleeps  sh -c cat\n    8 sleeps  cat\n";
+    is(&format!("building x\nTerminated\n{list}"), ErrorKind::Unknown, &["building x", "Terminated"]);
+    is(&format!("x.c:1:1: error: no\n{list}"), ErrorKind::Compiler, &["x.c:1:1: error: no"]);
+    assert_eq!(find(list.as_bytes()), None);
 }
 
 #[test]

@@ -71,7 +71,7 @@ mod tests {
         let (records, wanted, duplicates) = joined(directories.iter().map(Vec::as_slice), 1);
         assert_eq!(wanted, 2);
         assert_eq!(records, [text("a/b", &["one-1", "two-1"]), text("c/d", &["two-2"])].concat());
-        let told: Vec<String> = duplicates.iter().map(Duplicate::told).collect();
+        let told: Vec<String> = duplicates.iter().map(Duplicate::message).collect();
         assert_eq!(
             told,
             ["a/b makes one-1 more than once: using the first", "two-1 is made in a/b and in c/d: using the first"]
