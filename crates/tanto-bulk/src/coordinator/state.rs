@@ -159,6 +159,8 @@ pub enum Exclusion {
 }
 
 const SKIPPED: &str = "skipped by the user";
+// A change of these texts needs a migration of the database: states are restored from them.
+
 /// The `why` of a package that `tanto bulk retry` reopened.
 pub const REQUESTED: &str = "the user requested a rebuild";
 /// The `why` of an interrupted package whose file may have been replaced without a record.

@@ -99,6 +99,10 @@ pub(super) const MIGRATIONS: [&str; 8] = [
     ALTER TABLE build_reason RENAME COLUMN why TO reason;
     ALTER TABLE expected RENAME TO estimate;
     ALTER TABLE digest RENAME COLUMN asks TO queries_options;
+    -- A resumed build recognizes these reasons.
+    UPDATE package SET reason = 'the user requested a rebuild' WHERE reason = 'the user wants it to be built again';
+    UPDATE package SET reason = 'it was interrupted during the installation of its package file'
+        WHERE reason = 'it was interrupted on the way to its place';
 ",
 ];
 

@@ -167,7 +167,7 @@ fn an_older_database_is_migrated() {
 }
 
 #[test]
-fn renamed_columns_keep_their_values() {
+fn renamed_columns_and_reasons_keep_their_meaning() {
     let place = Scratch::new("store-renamed");
     let path = place.at("db");
     let old = Connection::open(&path).unwrap();
@@ -175,6 +175,8 @@ fn renamed_columns_keep_their_values() {
     for row in [
         "run VALUES (1, 0, 9)",
         "package VALUES (1, 0, 0, 'p-1', 'a/p', 'failed', 'it hung')",
+        "package VALUES (1, 1, 1, 'q-1', 'a/q', 'open', 'it was interrupted on the way to its place')",
+        "package VALUES (1, 2, 2, 'r-1', 'a/r', 'open', 'the user wants it to be built again')",
         "edge VALUES (1, 0, 1)",
         "attempt VALUES (1, 0, 1, 'here', 0, 9, 'failed', 'no space')",
         "due VALUES (1, 0, 'new')",
@@ -187,6 +189,10 @@ fn renamed_columns_keep_their_values() {
     drop(old);
     let store = Database::open(&path).unwrap();
     assert_eq!((&*store.packages(1).unwrap()[0].why, &*store.attempts(1).unwrap()[0].why), ("it hung", "no space"));
+    let reasons: Vec<String> = store.packages(1).unwrap().into_iter().skip(1).map(|row| row.why).collect();
+    // The texts that tanto-bulk restores states from.
+    let expected = ["it was interrupted during the installation of its package file", "the user requested a rebuild"];
+    assert_eq!(reasons, expected);
     assert_eq!((store.edges(1).unwrap(), store.due(1).unwrap()), (vec![(0, 1)], vec![(0, "new".to_owned())]));
     assert_eq!((store.expected(1).unwrap()[0].wall_ms, store.digests().unwrap()[0].asks), (7, true));
 }
