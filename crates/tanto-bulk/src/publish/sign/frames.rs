@@ -86,7 +86,7 @@ impl SignReply {
                 let why = limited(from, MAX_REASON)?;
                 Ok(SignReply::Refused(String::from_utf8_lossy(&why).into_owned()))
             }
-            _ => Err(refused("this is no reply")),
+            _ => Err(refused("malformed reply")),
         }
     }
 }
