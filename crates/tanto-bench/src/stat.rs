@@ -198,7 +198,7 @@ fn cheapest(rows: &[&MethodCosts]) -> String {
     for (at, column) in COLUMNS.iter().enumerate() {
         let costs = rows.iter().filter_map(|row| Some((row.method.name(), mean(&row.cells[at])?.0)));
         if let Some((name, _)) = costs.min_by(|one, other| one.1.total_cmp(&other.1)) {
-            let _ = writeln!(text, "Cheapest for a {column}: {name}.");
+            let _ = writeln!(text, "Cheapest, {column}: {name}.");
         }
     }
     text
@@ -292,7 +292,7 @@ mod tests {
         for accessor in Accessor::ALL {
             assert!(text.contains(accessor.name()), "{text}");
         }
-        assert_eq!(text.matches("\nCheapest for a ").count(), 4, "{text}");
+        assert_eq!(text.matches("\nCheapest, ").count(), 4, "{text}");
         let chart = grid("stat".into(), &rows);
         assert_eq!((chart.columns.len(), chart.rows.len(), chart.rows[0].errors.len()), (4, 4, 4));
     }
