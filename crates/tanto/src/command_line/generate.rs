@@ -351,6 +351,55 @@ mod tests {
         assert_eq!(offered(&["tanto", "build", "-C", "x", "li"]), ["lib", r"lib\$\(echo\ ran\)"]);
     }
 
+    /// Returns the output of a program with a file `text` as its last argument; `None`, with a line, if it is not here.
+    fn output_of(program: &str, args: &[&str], text: &str) -> Option<String> {
+        let dir = Scratch::new(program);
+        dir.write("text", text);
+        let mut command = Command::new(program);
+        command.args(args).arg(dir.at("text")).env("HOME", dir.at("")).stdin(Stdio::null());
+        match command.output() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                println!("skipped: no {program} here (apt-get install {program})");
+                None
+            }
+            output => Some(String::from_utf8_lossy(&output.expect("an output").stdout).into_owned()),
+        }
+    }
+
+    /// Types command lines with a tab into an interactive zsh, in which `tanto` prints its arguments.
+    const ZSH_SESSION: &str = r#"
+        zmodload zsh/zpty
+        zpty shell zsh -f -i
+        send() { zpty -w shell "$1" }
+        send "tanto() { case \"\$*\" in *'-t targets'*) print -l 'lib: phony' 'main.o: cc' ;; *) print -r -- \"<\$*>\" ;; esac }"
+        send "autoload -Uz compinit; compinit -u -D; source $1; print rea''dy"
+        zpty -r shell seen '*ready*'
+        for line in 'bulk bui' 'simulate --order f' 'build --verb' 'build -C x ma'; do
+            send "tanto $line"$'\t'
+        done
+        send "print en''d; exit"
+        zpty -r shell seen '*end*'
+        print -r -- "$seen"
+    "#;
+
+    #[test]
+    fn zsh_completes() {
+        let Some(seen) = output_of("zsh", &["-f", "-c", ZSH_SESSION, "zsh"], &zsh()) else { return };
+        for completed in ["bulk build", "simulate --order fifo", "build --verbose", "build -C x main.o"] {
+            assert!(seen.contains(&format!("<{completed}>")), "{completed}: {seen}");
+        }
+    }
+
+    #[test]
+    fn fish_completes() {
+        let session = "function tanto; printf '%s\\n' 'lib: phony' 'main.o: cc'; end; source $argv[1]; \
+            for line in 'bulk bui' 'simulate --order f' 'build --verb' 'build -C x ma'; \
+            complete -C \"tanto $line\"; end";
+        let Some(seen) = output_of("fish", &["--no-config", "-c", session], &fish()) else { return };
+        let words: Vec<&str> = seen.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert_eq!(words, ["build", "fifo", "--verbose", "main.o"], "{seen}");
+    }
+
     #[test]
     fn man_pages_are_valid_and_name_every_flag_and_key() {
         let pages = pages();
