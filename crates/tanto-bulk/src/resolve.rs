@@ -1,6 +1,6 @@
 //! Resolves dependencies as pbulk's resolver does.
 
-mod cycle;
+pub mod cycle;
 mod index;
 pub mod messages;
 pub mod meta_dir;
@@ -151,7 +151,7 @@ pub fn resolve<'t>(records: &[Record<'t>], wanted: usize) -> Resolution<'t> {
     resolver.duplicates();
     resolver.all(wanted);
     let Resolver { packages, mut findings, .. } = resolver;
-    findings.extend(cycle::find(&packages).map(Finding::Cycle));
+    findings.extend(cycle::find(packages.len(), |it| &packages[it as usize].depends).map(Finding::Cycle));
     Resolution { names, packages, findings }
 }
 

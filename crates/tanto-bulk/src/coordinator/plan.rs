@@ -19,7 +19,7 @@ use crate::estimate::Estimate;
 use crate::freshness::{Content, Freshness};
 use crate::package::options;
 use crate::package::records::Record;
-use crate::resolve::PackageId;
+use crate::resolve::{PackageId, cycle};
 
 /// A package of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,8 +71,8 @@ pub enum PlanError {
     /// Not UTF-8, or a path out of its directory.
     #[error("'{}' is not a valid name of a package or its directory", String::from_utf8_lossy(.0))]
     Name(Vec<u8>),
-    #[error("circular dependencies: run 'tanto bulk resolve' to list them")]
-    Cycle,
+    #[error("{0}")]
+    Cycle(String),
 }
 
 impl From<PlanError> for BulkError {
@@ -227,9 +227,12 @@ impl Plan {
 
     /// Returns all packages in topological order.
     pub fn topological_order(&self) -> Result<Vec<PackageId>, PlanError> {
-        let chain = simulate::topological_order(self.packages.len(), |it| &self.package(it).depends[..])
-            .ok_or(PlanError::Cycle)?;
-        Ok(chain.into_iter().map(|JobId(package)| package).collect())
+        Ok(self.topological_jobs()?.into_iter().map(|JobId(package)| package).collect())
+    }
+
+    fn topological_jobs(&self) -> Result<Vec<JobId>, PlanError> {
+        let chain = simulate::topological_order(self.packages.len(), |it| &self.package(it).depends[..]);
+        chain.map_err(|cycle| PlanError::Cycle(cycle::message(&cycle, |it| self.package(it).name.as_bytes())))
     }
 
     /// Excludes a package and its dependents.
@@ -335,8 +338,7 @@ impl Plan {
             let wanted = package.state() == State::Open;
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted });
         }
-        let chain = simulate::topological_order(self.packages.len(), |it| &self.package(it).depends[..])
-            .ok_or(PlanError::Cycle)?;
+        let chain = self.topological_jobs()?;
         for (package, &ms) in self.all().zip(times) {
             for &needed in &self.package(package).depends {
                 schedule.add_dependency(JobId(package), JobId(needed), 0);
@@ -532,6 +534,9 @@ mod tests {
     #[test]
     fn cycle_has_no_schedule() {
         let plan = plan(&[("one-1", "", &[1]), ("two-1", "", &[0])]).unwrap();
-        assert_eq!(plan.schedule(&[1, 1]).err(), Some(PlanError::Cycle));
+        assert_eq!(
+            plan.schedule(&[1, 1]).err(),
+            Some(PlanError::Cycle("circular dependency: one-1 -> two-1 -> one-1".into()))
+        );
     }
 }

@@ -5,7 +5,7 @@ use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
 use tanto_exec::simulate::{self, SimulatedBuild};
 
-use crate::resolve::PackageId;
+use crate::resolve::{PackageId, cycle};
 
 /// Packages and their dependencies.
 pub struct PackageSimulation {
@@ -15,8 +15,11 @@ pub struct PackageSimulation {
 }
 
 impl PackageSimulation {
-    /// Returns `None` if there is a dependency cycle.
-    pub fn new<'a>(count: usize, depends: impl Fn(PackageId) -> &'a [PackageId]) -> Option<PackageSimulation> {
+    /// The error is a dependency cycle.
+    pub fn new<'a>(
+        count: usize,
+        depends: impl Fn(PackageId) -> &'a [PackageId],
+    ) -> Result<PackageSimulation, Vec<PackageId>> {
         let mut schedule = Schedule::new();
         for order in 0..count as u32 {
             schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
@@ -25,7 +28,7 @@ impl PackageSimulation {
             depends(package).iter().for_each(|&needed| schedule.add_dependency(JobId(package), JobId(needed), 0));
         }
         let order = topological_order(count, depends)?;
-        Some(PackageSimulation { schedule, order })
+        Ok(PackageSimulation { schedule, order })
     }
 
     /// Simulates a build. `expected` durations order the packages; `takes` are the real ones, in milliseconds.
@@ -46,11 +49,11 @@ fn expect(schedule: &mut Schedule, times: &[u64]) {
     }
 }
 
-/// Returns all packages in topological order; `None` if there is a cycle.
+/// Returns all packages in topological order. The error is a cycle.
 pub(crate) fn topological_order<'a>(
     count: usize,
     depends: impl Fn(PackageId) -> &'a [PackageId],
-) -> Option<Vec<JobId>> {
+) -> Result<Vec<JobId>, Vec<PackageId>> {
     let mut missing = vec![0_u32; count];
     let mut users: Vec<Vec<PackageId>> = vec![Vec::new(); count];
     for package in 0..count as u32 {
@@ -68,7 +71,10 @@ pub(crate) fn topological_order<'a>(
             order.extend((missing[user as usize] == 0).then_some(JobId(user)));
         }
     }
-    (order.len() == count).then_some(order)
+    if order.len() < count {
+        return Err(cycle::find(count, depends).unwrap_or_default());
+    }
+    Ok(order)
 }
 
 #[cfg(test)]
@@ -96,6 +102,6 @@ mod tests {
 
     #[test]
     fn cycle_cannot_be_simulated() {
-        assert!(PackageSimulation::new(2, |it| if it == 0 { &[1] } else { &[0] }).is_none());
+        assert_eq!(PackageSimulation::new(2, |it| if it == 0 { &[1] } else { &[0] }).err(), Some(vec![0, 1]));
     }
 }

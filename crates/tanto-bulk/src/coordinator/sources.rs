@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::package::name::Name;
 use crate::package::records::{self, Record};
-use crate::resolve::{Finding, PackageId, Resolution, resolve};
+use crate::resolve::{Finding, PackageId, cycle, resolve};
 
 /// The records of packages.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -77,9 +77,9 @@ impl Sources {
         let mut resolved = Rewired { depends: vec![Vec::new(); self.texts.len()], missing: HashMap::new() };
         for finding in &resolution.findings {
             match finding {
-                Finding::Cycle(cycle) => return Err(cycle_message(&resolution, cycle)),
+                Finding::Cycle(cycle) => return Err(cycle::message(cycle, |it| resolution.name(it).text())),
                 Finding::NoMatch { package, pattern, .. } => {
-                    let why = format!("it needs {}, and nothing matches", String::from_utf8_lossy(pattern));
+                    let why = format!("it needs {}, but no package matches", String::from_utf8_lossy(pattern));
                     resolved.missing.entry(numbers[*package as usize]).or_insert(why);
                 }
                 Finding::NoDependency { package, text } => {
@@ -145,12 +145,6 @@ fn kept(text: &[u8]) -> Vec<u8> {
     lines.filter(|line| !LEFT_OUT.iter().any(|variable| line.starts_with(variable))).flatten().copied().collect()
 }
 
-fn cycle_message(resolution: &Resolution<'_>, cycle: &[PackageId]) -> String {
-    let name = |&package: &PackageId| String::from_utf8_lossy(resolution.name(package).text()).into_owned();
-    let names: Vec<String> = cycle.iter().chain(cycle.first()).map(name).collect();
-    format!("circular dependency: {}", names.join(" -> "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +189,7 @@ mod tests {
     fn missing_dependencies_and_cycles_are_reported() {
         let it = merged("PKGNAME=lib-0.9\nPKG_LOCATION=a/lib\nALL_DEPENDS=\n");
         let missing = it.sources.resolved().unwrap().missing;
-        assert_eq!(missing, HashMap::from([(3, "it needs lib>=1, and nothing matches".into())]));
+        assert_eq!(missing, HashMap::from([(3, "it needs lib>=1, but no package matches".into())]));
         let it = merged("PKGNAME=lib-1.0\nPKG_LOCATION=a/lib\nALL_DEPENDS=app-[0-9]*:../../a/app\n");
         let error = it.sources.resolved().unwrap_err();
         assert!(error.starts_with("circular dependency: "), "{error}");

@@ -1,6 +1,6 @@
 //! Finds cycles of dependencies.
 
-use super::{PackageId, Resolved};
+use super::PackageId;
 
 /// The state of a package in the depth-first search.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -12,12 +12,23 @@ enum Seen {
 }
 
 /// Returns the first cycle, in the order of dependencies, starting with the lowest index.
-pub(super) fn find(packages: &[Resolved]) -> Option<Vec<PackageId>> {
-    let mut seen = vec![Seen::No; packages.len()];
-    (0..packages.len() as PackageId).find_map(|start| search(start, packages, &mut seen))
+pub fn find<'a>(count: usize, depends: impl Fn(PackageId) -> &'a [PackageId]) -> Option<Vec<PackageId>> {
+    let mut seen = vec![Seen::No; count];
+    (0..count as PackageId).find_map(|start| search(start, &depends, &mut seen))
 }
 
-fn search(start: PackageId, packages: &[Resolved], seen: &mut [Seen]) -> Option<Vec<PackageId>> {
+/// Names the packages of a cycle.
+pub fn message<'a>(cycle: &[PackageId], name: impl Fn(PackageId) -> &'a [u8]) -> String {
+    let packages = cycle.iter().chain(cycle.first());
+    let names: Vec<_> = packages.map(|&package| String::from_utf8_lossy(name(package))).collect();
+    format!("circular dependency: {}", names.join(" -> "))
+}
+
+fn search<'a>(
+    start: PackageId,
+    depends: &impl Fn(PackageId) -> &'a [PackageId],
+    seen: &mut [Seen],
+) -> Option<Vec<PackageId>> {
     if seen[start as usize] != Seen::No {
         return None;
     }
@@ -25,7 +36,7 @@ fn search(start: PackageId, packages: &[Resolved], seen: &mut [Seen]) -> Option<
     let mut way = vec![(start, 0)];
     seen[start as usize] = Seen::OnTheWay;
     while let Some((package, at)) = way.last_mut() {
-        let Some(&next) = packages[*package as usize].depends.get(*at) else {
+        let Some(&next) = depends(*package).get(*at) else {
             seen[*package as usize] = Seen::Done;
             way.pop();
             continue;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::{Finding, PackageId, Resolution};
+use super::{Finding, PackageId, Resolution, cycle};
 use crate::package::records::Record;
 
 /// Describes all findings, a line for each.
@@ -45,7 +45,7 @@ fn message(finding: &Finding<'_>, resolution: &Resolution<'_>, records: &[Record
         Finding::NoMatch { package, pattern, location, ref nearest } => {
             let near: Vec<String> = nearest.iter().map(|&it| format!("{} ({})", name(it), place(it))).collect();
             let near = if near.is_empty() { String::new() } else { format!("; there is {}", near.join(", ")) };
-            format!("{} needs {} ({}), and nothing matches{near}", name(package), text(pattern), text(location))
+            format!("{} needs {} ({}), but no package matches{near}", name(package), text(pattern), text(location))
         }
         Finding::Elsewhere { package, pattern, location, best } => {
             let needs = format!("{} needs {} ({})", name(package), text(pattern), text(location));
@@ -59,10 +59,6 @@ fn message(finding: &Finding<'_>, resolution: &Resolution<'_>, records: &[Record
         Finding::Duplicate { first, second } => {
             format!("{} is made in {} and in {}: using the first", name(first), place(first), place(second))
         }
-        Finding::Cycle(ref packages) => {
-            let all = packages.iter().chain(packages.first());
-            let names: Vec<Cow<'_, str>> = all.map(|&package| text(resolution.name(package).text())).collect();
-            format!("circular dependency: {}", names.join(" -> "))
-        }
+        Finding::Cycle(ref packages) => cycle::message(packages, |package| resolution.name(package).text()),
     }
 }

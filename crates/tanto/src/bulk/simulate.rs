@@ -8,8 +8,8 @@ use tanto_bulk::error::BulkError;
 use tanto_bulk::estimate::{self, distfiles, median_error};
 use tanto_bulk::package::input_file::InputFile;
 use tanto_bulk::package::records::Record;
-use tanto_bulk::resolve::PackageId;
 use tanto_bulk::resolve::meta_dir::resolved_depends;
+use tanto_bulk::resolve::{PackageId, cycle};
 use tanto_sys::machine::cpu;
 
 use super::args::BulkSimulateArgs;
@@ -27,9 +27,11 @@ fn simulate(args: &BulkSimulateArgs) -> Result<String, BulkError> {
     let file = InputFile::open(&args.resolved)?;
     let records = file.records()?;
     let depends = resolved_depends(&file, &records)?;
-    let cycle = || format!("{}: circular dependencies: run 'tanto bulk resolve' to list them", file.path.display());
+    let cycle = |cycle: Vec<PackageId>| {
+        format!("{}: {}", file.path.display(), cycle::message(&cycle, |package| records[package as usize].name))
+    };
     let forecast =
-        PackageSimulation::new(records.len(), |package: PackageId| &depends[package as usize][..]).ok_or_else(cycle)?;
+        PackageSimulation::new(records.len(), |package: PackageId| &depends[package as usize][..]).map_err(cycle)?;
     let sizes = args.pkgsrc.as_ref().map_or_else(|| vec![0; records.len()], |it| distfiles::sizes(it, &records));
     let tree = estimate::Tree { records: &records, depends: &depends, sizes: &sizes };
     let times =
@@ -65,7 +67,7 @@ fn read_times(path: &Path, records: &[Record<'_>]) -> Result<Vec<Option<u64>>, B
         let pair =
             line.iter().position(|&byte| byte == b'\t').map(|tab| (&line[..tab], milliseconds(&line[tab + 1..])));
         let Some((name, Some(ms))) = pair else {
-            return Err(format!("{}:{number}: expected a package's name, a tab, and seconds", path.display()).into());
+            return Err(format!("{}:{number}: expected a package name, a tab and seconds", path.display()).into());
         };
         times.insert(name, ms);
     }

@@ -72,7 +72,7 @@ impl Plan {
     /// Updates the states of dependents of lost packages, except running and finished ones.
     pub fn update_dependents(&mut self) -> Vec<StateRecord> {
         let mut records = Vec::new();
-        let Some(chain) = simulate::topological_order(self.packages.len(), |it| &self.package(it).depends[..]) else {
+        let Ok(chain) = simulate::topological_order(self.packages.len(), |it| &self.package(it).depends[..]) else {
             return records;
         };
         // By package: the lost dependency.
