@@ -128,7 +128,7 @@ def short_of_memory(tanto, directory):
     with contextlib.closing(sqlite3.connect(directory / "state/db")) as db:
         outcomes = db.execute("SELECT outcome, reason FROM attempt ORDER BY attempt").fetchall()
     assert [outcome for outcome, _ in outcomes] == ["machine", "machine", "failed"], outcomes
-    assert outcomes[0][1].endswith("something killed it, perhaps for memory"), outcomes
+    assert outcomes[0][1].endswith("killed by another process, perhaps because memory ran out"), outcomes
     print("ok admission: a package is retried after the kernel killed its process for lack of memory")
 
 

@@ -22,7 +22,7 @@ KILLS = 4
 FATES = {
     "broken-1": ("failed", "build exited with 1"),
     "deadlock-1": ("failed", "build hung: no new process, no processor time and no output for 10s"),
-    "loop-1": ("failed", "build not done after 45s"),
+    "loop-1": ("failed", "build not finished after 45s"),
     "network-1": ("failed", "build exited with 1"),
     "needbroken-1": ("indirect-failed", "it needs broken-1, which failed"),
     "skip-1": ("prefailed", None),

@@ -65,11 +65,11 @@ def bad_kit(tanto, directory):
     place = Some(tanto, directory, ("base/kit",), 'sandbox = "bind"\n')
     toml = directory / "bulk.toml"
     toml.write_text(toml.read_text().replace('bootstrapkit = "kit"', 'bootstrapkit = "kit.tgz"'))
-    for content, cause in ((None, "there is no such file"), (b"\x1f\x8bdamaged", "gzip: ")):
+    for content, cause in ((None, "no such file"), (b"\x1f\x8bdamaged", "gzip: ")):
         if content:
             (directory / "kit.tgz").write_bytes(content)
         output = place.error("build", "--resolved", "presolve")
-        start = f"the bootstrap kit {directory}/kit.tgz cannot be unpacked: "
+        start = f"cannot unpack the bootstrap kit {directory}/kit.tgz: "
         assert start in output and cause in output and "'bootstrapkit'" in output, output
 
 
@@ -80,8 +80,8 @@ def bad_user(tanto, directory, sandbox):
     toml = directory / "bulk.toml"
     plain = toml.read_text()
     for user, cause, mend in (
-        ("pbulk-nobody", "there is no such user in /etc/passwd", "useradd -m -s /bin/sh pbulk-nobody"),
-        ("daemon", "the user's shell /usr/sbin/nologin runs no commands", "usermod -s /bin/sh daemon"),
+        ("pbulk-nobody", "no such user in /etc/passwd", "useradd -m -s /bin/sh pbulk-nobody"),
+        ("daemon", "its shell /usr/sbin/nologin cannot run commands", "usermod -s /bin/sh daemon"),
     ):
         toml.write_text(plain.replace('unprivileged_user = ""', f'unprivileged_user = "{user}"'))
         output = place.error("build")

@@ -114,7 +114,7 @@ def once(tanto, directory, user):
     """Two packages need the same file at the same time; the server sends it only while one of them waits for the
     other."""
     with Fetching(tanto, directory, ("one", "two"), SANDBOX, user) as place:
-        waits = "waiting for sub/shared-1.tar.gz, which another package fetches"
+        waits = "waiting for sub/shared-1.tar.gz: another package is fetching it"
         someone = lambda: any(waits in place.printed(name) for name in ("fetch-one", "fetch-two"))
         place.server.gates["shared-1.tar.gz"] = lambda: place.until(someone)
         place.build(0)

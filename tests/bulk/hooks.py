@@ -47,7 +47,7 @@ cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/output
         file = directory / f"packages/All/{name}.tgz"
         assert file.read_bytes() == (directory / f"server/{name}.tgz").read_bytes(), f"{name}: the hook got another package"
     assert place.packages() == ["kit-1.0", "libone-1.2nb3"], place.packages()
-    why = "sync-package exited with 6: this is not an error of the package"
+    why = "sync-package exited with 6: not an error of the package"
     assert place.state("libtwo") == ("machine-failed", why), place.state("libtwo")
     assert output.count("sync_package refused libtwo-2.0rc1") == 1, "reported after the last attempt"
     assert sorted((directory / "failed").read_text().splitlines()) == ["broken-1", "libtwo-2.0rc1"], "logs are missing"
@@ -75,7 +75,7 @@ def sandboxes(tanto, directory):
     toml = directory / "bulk.toml"
     toml.write_text(toml.read_text().replace("echo inside >/tmp/inside", "exit 3"))
     place.build(1, "--again")
-    why = "client-clean exited with 3: this is not an error of the package"
+    why = "client-clean exited with 3: not an error of the package"
     assert place.state("kit") == ("machine-failed", why), place.state("kit")
 
 

@@ -42,7 +42,7 @@ LINES = {
 # Its files exceed the room left by its memory.
 HOLDS = "head -c 40m /dev/zero >file; it=$(head -c 20m /dev/zero | tr '\\000' x); echo read"
 LARGE = {"one-1", "two-1", "three-1", "prints-1", "silent-1"}
-WHY = "it writes more than may be in memory, and is built again on the disk"
+WHY = "its files exceed the space in memory: building it again on disk"
 
 
 def add(place, name, line):

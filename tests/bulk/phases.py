@@ -99,7 +99,7 @@ def missing(tanto, directory):
     time.sleep(SETTLE)
     result = subprocess.run(made.command("build"), cwd=directory, env=made.environment, capture_output=True, text=True)
     assert result.returncode == 1 and not made.packages(), result.stdout + result.stderr
-    assert "libthree-3.1 needs none>=2 (devel/none), and nothing matches" in result.stderr, result.stderr
+    assert "libthree-3.1 needs none>=2 (devel/none), but no package matches" in result.stderr, result.stderr
     assert "was interrupted before its packages" in made.run("status")
     settings = directory / "bulk.toml"
     settings.write_text(settings.read_text() + "ignore_missing_dependencies = true\n")

@@ -165,7 +165,7 @@ def again(place, directory, server):
     package = directory / "packages/All/libone-1.2nb3.tgz"
     content, summary = package.read_bytes(), (directory / "packages/All/pkg_summary.gz").read_bytes()
     package.write_bytes(content + b"x")
-    assert "libone-1.2nb3.tgz is another file than was built: 'tanto bulk retry" in place.error("publish")
+    assert "libone-1.2nb3.tgz is not the file that was built: 'tanto bulk retry" in place.error("publish")
     assert (directory / "packages/All/pkg_summary.gz").read_bytes() == summary
     foreign(place, directory, package, content)
     package.write_bytes(content)
@@ -180,7 +180,7 @@ def again(place, directory, server):
         place.command("publish"), cwd=directory, env=place.environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 1 and "7 packages" not in result.stdout and "packages are in" in result.stdout, result
-    assert f"not all of the packages got to {directory}/no/such/place" in result.stderr, result.stderr
+    assert f"sent only part of the packages to {directory}/no/such/place" in result.stderr, result.stderr
     assert not (directory / "letter").exists(), "mail was sent for a failed publication"
     (directory / "packages/All/libone-1.2nb3.tgz").unlink()
     assert "libone-1.2nb3.tgz: No such file or directory" in place.error("publish")
@@ -403,11 +403,11 @@ def refused(place, directory):
     shutil.copy(packages / "libtwo-2.0rc1.tgz", packages / "libone-1.2nb3.tgz")
     os.utime(packages / "libone-1.2nb3.tgz", (5, 5))
     before = (directory / "signed/All/libone-1.2nb3.tgz").read_bytes()
-    assert "libone-1.2nb3.tgz is another file than was built" in place.error("publish")
+    assert "libone-1.2nb3.tgz is not the file that was built" in place.error("publish")
     # The signer checks on its own.
     with sqlite3.connect(directory / "state/db") as db:
         db.execute("DELETE FROM file")
-    assert "libone-1.2nb3.tgz: it says that it is libtwo-2.0rc1" in place.error("publish")
+    assert "libone-1.2nb3.tgz: it contains libtwo-2.0rc1" in place.error("publish")
     assert (directory / "signed/All/libone-1.2nb3.tgz").read_bytes() == before
     toml = directory / "bulk.toml"
     toml.write_text(toml.read_text().replace(f"{GPG} --batch", "exit 3; false"))

@@ -131,7 +131,7 @@ def rights(tanto, directory, user):
     assert "needs root" in place.run("why", "needusers") and "FAILED" not in output, output
     expected = {
         "users-1": ("needs-root", "it needs its own users (USERGROUP_PHASE), and this build has only one"),
-        "owner-1": ("needs-root", "build exited with 1: it wants to be another user, or that files belong to one"),
+        "owner-1": ("needs-root", "build exited with 1: it tries to become another user or to change the owner of a file"),
         "needusers-1": ("indirect-prefailed", "it needs users-1, which needs root"),
         "needowner-1": ("indirect-prefailed", "it needs owner-1, which needs root"),
     }

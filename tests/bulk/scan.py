@@ -50,7 +50,7 @@ class Tree:
         """Exit code, and numbers of scanned and unscanned directories and of commands."""
         time.sleep(SETTLE)
         ran = self.run("scan", "--output", "pscan", *args)
-        counts = re.search(r"; (\d+) were scanned, (\d+) are as before\n(\d+) commands were run\n", ran.stdout)
+        counts = re.search(r": (\d+) scanned, (\d+) unchanged\nCommands run: (\d+)\n", ran.stdout)
         assert counts, f"{ran.returncode}: {ran.stdout}{ran.stderr}"
         return (ran.returncode, *map(int, counts.groups())), ran
 
@@ -77,7 +77,7 @@ def again(tree):
     counts, ran = tree.scan()
     assert counts == (0, 0, scanned, 0), "another terminal, language, home or timer caused rescans"
     assert "scanning" not in ran.stdout + ran.stderr, ran
-    assert tree.scan("--verify-scan", "100%")[1].stdout.endswith(f"{scanned} were scanned to compare; 0 differ\n")
+    assert tree.scan("--verify-scan", "100%")[1].stdout.endswith(f"{scanned} scanned again for comparison: 0 differ\n")
     print("ok a second scan runs no make")
     return scanned
 

@@ -99,7 +99,7 @@ def commands(tanto, directory, settings, user):
         second = subprocess.run(["/bin/sh", "-c", inner], cwd=directory, env=place.environment, capture_output=True, text=True, check=True)
         assert second.stdout == "again\n", second
         out, err = first.communicate("\n", timeout=PATIENCE)
-        assert out == "" and "is done: its sandbox is made as for its build" in err, (out, err)
+        assert out == "" and "is done: opening a sandbox like that of its build" in err, (out, err)
         assert "set keep_wrkdir = true to keep it" in err, err
     assert place.state("broken-1")[0] == "failed", "the shell changed the build"
     assert "there is no package 'none'" in place.error("shell", "none") and "arguments were not provided: <PACKAGE>" in place.error("shell")

@@ -189,7 +189,7 @@ fn verdict(
     files: &mut SourceFiles,
 ) -> Result<Vec<PackageId>, String> {
     if metadata.name() != it.name.as_bytes() {
-        return Err(format!("its file says that it is {}", String::from_utf8_lossy(metadata.name())));
+        return Err(format!("its package file contains {}", String::from_utf8_lossy(metadata.name())));
     }
     for line in metadata.get("+BUILD_VERSION").unwrap_or_default().split(|&byte| byte == b'\n') {
         files.check(line)?;
@@ -207,6 +207,6 @@ fn built_with(packages: &[Candidate<'_>], it: &Candidate<'_>, name: &[u8]) -> Re
     let base = Name::new(name).base();
     match it.depends.iter().find(|package| Name::new(of(package)).base() == base) {
         Some(now) => Err(format!("it needs {} instead of {}", text(of(now)), text(name))),
-        None => Err(format!("it was built with {}, and does not need that any more", text(name))),
+        None => Err(format!("it was built with {}, which it no longer needs", text(name))),
     }
 }

@@ -265,7 +265,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         match deps.kind.as_slice() {
             b"" => Ok(Vec::new()),
             b"msvc" if completion.capture != Capture::Complete => {
-                Err("too much output to find in it what was included".into())
+                Err("too much output to search for included files".into())
             }
             b"msvc" => Ok(self.scan.intern_all(&msvc::take_includes(&mut completion.output, &deps.prefix))),
             b"gcc" => {

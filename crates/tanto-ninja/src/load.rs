@@ -109,7 +109,7 @@ pub fn load<'t>(
         }
         return Ok(arena.hold(ManifestData { notices, ..data? }));
     }
-    Err(Error::new(&[b"loading '", manifest, b"': it changes while it is being read"]))
+    Err(Error::new(&[b"loading '", manifest, b"': it changed while it was being read"]))
 }
 
 /// Returns the paths of the manifest and of all files it includes up to the first error.

@@ -44,7 +44,7 @@ pub fn run(args: &ClangArgs) -> CommandOutput {
 }
 
 fn status(held: Held) -> Vec<u8> {
-    let mut text = [&brief(&held)[..], b"\n"].concat();
+    let mut text = [b"checkpoints: ", &brief(&held)[..], b"\n"].concat();
     for file in &held.files {
         text.extend_from_slice(&[b"  ", &file[..], b"\n"].concat());
     }
@@ -62,7 +62,7 @@ pub fn brief(held: &Held) -> Vec<u8> {
     let Held { pid, most, wanted, memory_kib, files, .. } = held;
     let more = if *wanted > 0 { format!(", {wanted} yet to be made") } else { String::new() };
     let (count, mib) = (files.len(), memory_kib >> 10);
-    format!("{count} checkpoints of at most {most}, {mib} MiB, in process {pid}{more}").into()
+    format!("{count} of at most {most}, {mib} MiB, in process {pid}{more}").into()
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
         let without = vec![Without { file: b"b.c".to_vec(), why: b"its includes print warnings".to_vec() }];
         let held = Held { pid: 7, most: 8, wanted: 1, memory_kib: 123_456, files: vec![b"a.c".to_vec()], without };
         let text = String::from_utf8(status(held)).unwrap();
-        let first = "1 checkpoints of at most 8, 120 MiB, in process 7, 1 yet to be made\n  a.c\n";
+        let first = "checkpoints: 1 of at most 8, 120 MiB, in process 7, 1 yet to be made\n  a.c\n";
         assert_eq!(text, format!("{first}without one:\n  b.c: its includes print warnings\n"));
     }
 }

@@ -21,7 +21,7 @@ use crate::{bulk, clang, doctor, report, run, simulate};
     name = "tanto",
     version,
     arg_required_else_help = true,
-    after_help = "Called by the name ninja, the same program is a ninja."
+    after_help = "Under the name ninja, the same program is a drop-in replacement for ninja."
 )]
 struct CommandLine {
     #[command(subcommand)]

@@ -35,7 +35,7 @@ pub fn run(args: &[Vec<u8>], around: &EnvVars) -> Result<CommandOutput, CommandL
 
 fn report(options: &Options, around: &EnvVars) -> Vec<u8> {
     let dir = options.dir.as_deref();
-    let mut text = format!("{}; as ninja it is {NINJA_VERSION}\n\n", Invocation::Tanto.version()).into_bytes();
+    let mut text = format!("{}; compatible with ninja {NINJA_VERSION}\n\n", Invocation::Tanto.version()).into_bytes();
     text.extend(aligned(&setting_rows(&options.settings, dir, around)));
     text.push(b'\n');
     text.extend(aligned(&machine_rows(dir, around)));

@@ -91,7 +91,7 @@ fn output(name: &[u8], result: &CommandResult) -> CommandOutput {
     if let Some(stopped) = result.report.as_ref().and_then(|report| report.termination.as_ref()) {
         err.extend(process_list::termination(&[b"tanto: ", name].concat(), stopped));
         if !result.last_lines.is_empty() {
-            err.extend_from_slice(b"the last lines that it printed were:\n");
+            err.extend_from_slice(b"last lines of its output:\n");
             err.extend_from_slice(&result.last_lines);
         }
     }

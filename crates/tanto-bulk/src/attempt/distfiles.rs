@@ -114,7 +114,7 @@ impl Fetch {
         for (at, name) in places {
             while !lock::try_lock_byte(lock, at)? {
                 if !waited {
-                    println!("tanto: waiting for {}, which another package fetches", name.display());
+                    println!("tanto: waiting for {}: another package is fetching it", name.display());
                 }
                 waited = true;
                 // Output shows the monitor that this process does not hang.

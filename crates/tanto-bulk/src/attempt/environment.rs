@@ -80,7 +80,7 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Bu
     let is_root = user::effective() == ROOT && !as_user;
     let unprivileged = Some(&config.unprivileged_user).filter(|user| !user.is_empty());
     if let (true, Some(user)) = (as_user, unprivileged) {
-        eprintln!("tanto: the sandbox has one user only: nothing runs as '{user}'");
+        eprintln!("tanto: the sandbox has only one user: no stage runs as '{user}'");
     }
     let (sandbox, platform_vars) = match environment {
         None => (None, platform_vars::ask(config, None)),

@@ -57,7 +57,7 @@ pub enum Next {
 
 /// One of so many parts of the scratch memory does not matter.
 const NEGLIGIBLE: u64 = 16;
-const EXCEEDED_TMPFS: &str = "it writes more than may be in memory, and is built again on the disk";
+const EXCEEDED_TMPFS: &str = "its files exceed the space in memory: building it again on disk";
 
 impl<'a> Attempt<'a> {
     /// Prepares the sandbox and returns the first command.

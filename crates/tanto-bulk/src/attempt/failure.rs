@@ -9,7 +9,7 @@ use crate::config::Stage;
 
 const KILLED_BY_USER: &str = "killed by the user";
 /// The reason why a package needs root if that was not known before it was built.
-const WANTS_ROOT: &str = "it wants to be another user, or that files belong to one";
+const WANTS_ROOT: &str = "it tries to become another user or to change the owner of a file";
 
 /// Returns the outcome of an attempt in which a stage failed. `fault` is a reason that the machine is known to be at
 /// fault. After the last permitted attempt, a package that was killed for memory has failed.
@@ -75,7 +75,7 @@ const SHOWN: usize = 2 << 10;
 pub fn message(output: &[u8], why: &str, log: &str) -> Vec<u8> {
     let from = output.len().saturating_sub(SHOWN);
     let line = if from == 0 { 0 } else { memchr::memchr(b'\n', &output[from..]).map_or(from, |end| from + end + 1) };
-    let place = if log.is_empty() { String::new() } else { format!("; all that it printed is in {log}") };
+    let place = if log.is_empty() { String::new() } else { format!("; full output: {log}") };
     [&output[line..], why.as_bytes(), place.as_bytes(), b"\n"].concat()
 }
 
@@ -128,15 +128,15 @@ fn machine_fault(stage: Stage, completion: &Completion) -> Option<&'static str> 
         return None;
     }
     match completion.exit {
-        _ if was_killed(completion) => Some("something killed it, perhaps for memory"),
+        _ if was_killed(completion) => Some("killed by another process, perhaps because memory ran out"),
         Exit::Code(126) if completion.output.starts_with(b"cannot start a command: ") => {
             Some("cannot start a process: out of processes")
         }
         Exit::Code(126) if memmem::find(tail(completion), FETCH_ERROR).is_some() => {
-            Some("files could not be brought to 'distdir'")
+            Some("cannot move files to 'distdir'")
         }
         _ if is_disk_full(completion) => Some("the disk is full"),
-        _ if stage.blames_machine() => Some("this is not an error of the package"),
+        _ if stage.blames_machine() => Some("not an error of the package"),
         _ => None,
     }
 }

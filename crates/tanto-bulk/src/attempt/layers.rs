@@ -141,7 +141,7 @@ fn compose(
 
 fn package_file(path: &Path, name: &str) -> Result<fs::Metadata, LayerError> {
     fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => LayerError::Unsupported(format!("there is no package of {name}")),
+        io::ErrorKind::NotFound => LayerError::Unsupported(format!("no binary package of {name}")),
         _ => LayerError::Io(error),
     })
 }

@@ -32,7 +32,7 @@ pub fn check_config(config: &Config) -> Result<(), BulkError> {
         }
     }
     match config.bootstrapkit.is_empty() {
-        true => Err("each package starts with an empty prefix: set 'bootstrapkit' to what it is filled from".into()),
+        true => Err("each package starts with an empty prefix: set 'bootstrapkit' to its initial contents".into()),
         false => Ok(()),
     }
 }
@@ -57,12 +57,10 @@ pub fn check_user(config: &Config, as_user: bool) -> Result<(), BulkError> {
     }
     let shell = text.lines().find_map(|line| line.strip_prefix(name.as_str())?.strip_prefix(':')?.rsplit(':').next());
     let (problem, remedy) = match shell {
-        None => {
-            (format!("there is no such user in {}", passwd.display()), format!("useradd {options}-m -s /bin/sh {name}"))
-        }
+        None => (format!("no such user in {}", passwd.display()), format!("useradd {options}-m -s /bin/sh {name}")),
         Some(shell) if is_usable_shell(Path::new(root), shell) => return Ok(()),
         Some(shell) => {
-            (format!("the user's shell {shell} runs no commands"), format!("usermod {options}-s /bin/sh {name}"))
+            (format!("its shell {shell} cannot run commands"), format!("usermod {options}-s /bin/sh {name}"))
         }
     };
     let remedy = format!("run '{remedy}' as root, or set unprivileged_user = \"\" to build as root");

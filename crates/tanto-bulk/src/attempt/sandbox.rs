@@ -357,10 +357,10 @@ fn kit(config: &Config, dir: &Path, as_user: bool) -> Result<Kit, String> {
     }
     let unusable = |why: &str| {
         let kit = kit.display();
-        format!("the bootstrap kit {kit} cannot be unpacked: {why}; 'bootstrapkit' in the configuration names it")
+        format!("cannot unpack the bootstrap kit {kit}: {why}; 'bootstrapkit' in the configuration names it")
     };
     if !kit.exists() {
-        return Err(unusable("there is no such file"));
+        return Err(unusable("no such file"));
     }
     output(tar).map_err(|why| unusable(why.lines().find(|line| !line.is_empty()).unwrap_or("tar failed")))?;
     let inside = |place: &Path| unpacked.join(place.strip_prefix("/").unwrap_or(place));

@@ -87,7 +87,7 @@ fn values(from: &Path) -> Result<Vec<(String, String)>, BulkError> {
     child.stdout.take().map_or(Ok(0), |out| out.take(MAX_BYTES).read_to_end(&mut output)).map_err(failed)?;
     let status = child.wait().map_err(failed)?;
     if !status.success() {
-        return Err(format!("{}: /bin/sh, which pbulk reads it with, failed: {status}", from.display()).into());
+        return Err(format!("{}: /bin/sh cannot read it: {status}", from.display()).into());
     }
     let output = String::from_utf8_lossy(&output);
     let pairs = output.split_terminator('\0').filter_map(|it| it.split_once('='));

@@ -79,7 +79,7 @@ fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigEr
         Field::Path(field) | Field::Program(field) => {
             let text = text(value)?;
             if text.is_empty() && !field(&mut Config::default()).is_empty() {
-                return Err(error_at(value, "this cannot be empty"));
+                return Err(error_at(value, "expected a non-empty value"));
             }
             *field(config) = text;
         }
@@ -87,7 +87,7 @@ fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigEr
         Field::Sandbox(field) => {
             let text = text(value)?;
             if text != NO_SANDBOX && SandboxKind::named(&text).is_none() {
-                let why = "there is no such sandbox; there are \"bind\", \"overlay\", \"tmpfs\" and \"none\"";
+                let why = "expected \"bind\", \"overlay\", \"tmpfs\" or \"none\"";
                 return Err(error_at(value, why));
             }
             *field(config) = text;
@@ -104,8 +104,8 @@ fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigEr
 }
 
 fn text(value: &Value<'_>) -> Result<String, ConfigError> {
-    let text = value.get_ref().as_str().ok_or_else(|| error_at(value, "expected a text in quotes"))?;
-    if text.contains('\0') { Err(error_at(value, "a text holds no NUL")) } else { Ok(text.to_owned()) }
+    let text = value.get_ref().as_str().ok_or_else(|| error_at(value, "expected a string in quotes"))?;
+    if text.contains('\0') { Err(error_at(value, "a string cannot contain NUL")) } else { Ok(text.to_owned()) }
 }
 
 fn count(value: &Value<'_>) -> Result<usize, ConfigError> {
@@ -178,7 +178,7 @@ fn environment(config: &mut Config, value: &Value<'_>) -> Result<(), ConfigError
         let is_name = |text: &str| text.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
         let variable = name.get_ref().as_ref();
         if !is_name(variable) || variable.is_empty() || variable.starts_with(|it: char| it.is_ascii_digit()) {
-            let why = "a variable's name has letters, digits and '_' only".to_owned();
+            let why = "expected a variable name of letters, digits and '_'".to_owned();
             return Err(ConfigError { at: name.span().start, problem: ConfigProblem::Message(why) });
         }
         config.environment.insert(variable.to_owned(), text(value)?);

@@ -5,15 +5,16 @@ use super::read::{AUTO, UNITS};
 use super::{Config, Scratch};
 
 const HEAD: &str =
-    "# What `tanto bulk` builds, and how. Each key stands here with its default; relative paths begin where
-# this file is. Each stage, and the scan, can have limits of its own, at the end of the file:
+    "# Configuration of `tanto bulk`. The file contains all keys with their defaults. Relative paths start at its directory.
+# Single stages, and the scan, can have their own limits, at the end of the file:
 #
 #     [stage.build]
 #     memory_limit = \"8G\"
 #     [stage.scan]
 #     timeout = \"10m\"
 #
-# Scans see a fixed environment: HOME, LC_ALL, MAKECONF, PATH and SHELL. More, for scans and for builds, at the end too:
+# Scans see a fixed environment: HOME, LC_ALL, MAKECONF, PATH and SHELL. To set more
+# variables for scans and builds, add at the end of the file:
 #
 #     [environment]
 #     VARIABLE = \"value\"

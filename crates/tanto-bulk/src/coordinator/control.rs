@@ -11,7 +11,7 @@ use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 
 use super::control_socket::{Request, Response};
 use super::frontend::Coordinator;
-use super::plan::{PlanError, Planned};
+use super::plan::Planned;
 use super::sources::{Merged, Rewired};
 use super::state::{Current, Exclusion, PackageState, Pending, REQUESTED, State, StateRecord};
 use crate::attempt::runner::{AttemptEvent, Task};
@@ -112,9 +112,9 @@ impl Control<'_, '_> {
                 self.set(package, PackageState::SKIPPED);
                 let users = self.coordinator.plan.all_dependents(&[package]);
                 let open = users.iter().filter(|&&user| self.state(user) == State::Open).count();
-                Ok(format!("{name} is not built in this run, nor are {open} packages that need it"))
+                Ok(format!("{name} will not be built in this run; dependents that will not be built: {open}"))
             }
-            State::Running => Err(format!("{name} is being built: 'tanto bulk kill' ends that")),
+            State::Running => Err(format!("{name} is being built: run 'tanto bulk kill {name}' to end it")),
             state => Err(format!("{name} is {}", state.name())),
         }
     }
@@ -126,12 +126,12 @@ impl Control<'_, '_> {
             return Err(format!("{name} is not being built"));
         };
         if running.stage >= Stage::Keep {
-            return Err(format!("{name} is only cleaned up"));
+            return Err(format!("{name} has ended and is being cleaned up"));
         }
         let stage = running.stage.name();
         // If nothing can be terminated, the stage fails when it ends.
         self.runner.terminate(JobId(package), TerminationReason::Requested);
-        Ok(format!("{name} is ended in its stage {stage}"))
+        Ok(format!("killing stage {stage} of {name}"))
     }
 
     fn log(&mut self, word: &str, stage: Option<&str>) -> Response {
@@ -144,7 +144,7 @@ impl Control<'_, '_> {
         let [package] = running[..] else { return Response::refused(format!("{word} is not being built")) };
         let now = self.coordinator.running[&package].stage.name();
         if stage.is_some_and(|stage| stage != now) {
-            return Response::refused(format!("{} is in its stage {now}", self.name(package)));
+            return Response::refused(format!("{} is in stage {now}", self.name(package)));
         }
         Response::ok(self.runner.output_so_far(JobId(package)).unwrap_or_default())
     }
@@ -182,8 +182,8 @@ impl Control<'_, '_> {
         let it = self.coordinator.plan.package(package);
         let name = &it.name;
         match it.state() {
-            State::Open => format!("{name} is built again\n"),
-            State::Running => format!("{name} is being built, and is built again when that has ended\n"),
+            State::Open => format!("{name} will be built again\n"),
+            State::Running => format!("{name} is being built, and will be built again afterwards\n"),
             state => format!("{name} is {}: {}\n", state.name(), it.why()),
         }
     }
@@ -254,17 +254,14 @@ impl Control<'_, '_> {
         let resolved = sources.resolved()?;
         let planned = changed.iter().map(|&package| {
             let record = sources.record(package).ok_or("a record is lost")?;
-            let planned = Planned::new(&record, Vec::new()).map_err(|bad| match bad {
-                PlanError::Name(name) => format!("'{}' is no name for a package", String::from_utf8_lossy(&name)),
-                PlanError::Cycle => "circular dependencies".into(),
-            })?;
+            let planned = Planned::new(&record, Vec::new()).map_err(|bad| bad.to_string())?;
             Ok((package, planned))
         });
         let planned = planned.collect::<Result<Vec<(PackageId, Planned)>, String>>()?;
         self.coordinator.sources = sources;
         planned.into_iter().for_each(|(package, planned)| self.replace(package, planned, &resolved));
         for &package in &gone {
-            let why = format!("{} makes it no more", self.coordinator.plan.package(package).location);
+            let why = format!("{} no longer contains it", self.coordinator.plan.package(package).location);
             self.set(package, PackageState::Prefailed(Exclusion::Because(why)));
         }
         Ok(self.rewire(&changed, &resolved))
@@ -324,7 +321,7 @@ impl Control<'_, '_> {
             if is_it && it.depends != *depends {
                 let mut planned = it.clone();
                 planned.depends = depends.clone();
-                planned.freshness = Freshness::Stale("it needs other packages than before".into());
+                planned.freshness = Freshness::Stale("its dependencies have changed".into());
                 it.depends.iter().for_each(|&needed| self.schedule.remove_dependency(JobId(package), JobId(needed)));
                 self.coordinator.plan.replace(package, planned, true);
                 rewired.push(package);

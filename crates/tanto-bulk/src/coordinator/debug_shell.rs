@@ -31,7 +31,7 @@ pub fn run(config: &Config, word: &str, command: Option<&str>) -> Result<u8, Bul
     }
     let row = LastRun::read(config)?.find(word)?.clone();
     if row.state != State::Failed.name() {
-        eprintln!("tanto: {} is {}: its sandbox is made as for its build", row.name, row.state);
+        eprintln!("tanto: {} is {}: opening a sandbox like that of its build", row.name, row.state);
     }
     let (plan, package) = planned(config, &row)?;
     let (own, _lock) = own_state(config)?;
@@ -78,7 +78,7 @@ fn own_state(config: &Config) -> Result<(Config, File), BulkError> {
             return Ok((Config { state, layers: false, ..config.clone() }, file));
         }
     }
-    Err(format!("{MAX_SHELLS} shells are open: end one of them").into())
+    Err(format!("{MAX_SHELLS} shells are open: exit one of them").into())
 }
 
 fn visited(visit: &Visit<'_>, config: &Config, row: &PackageRow, command: Option<&str>) -> Result<u8, BulkError> {

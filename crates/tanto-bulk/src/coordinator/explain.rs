@@ -57,7 +57,7 @@ fn missing_dependencies(plan: &Plan, package: PackageId) -> String {
     let missing: Vec<&super::plan::Planned> =
         it.depends.iter().map(|&needed| plan.package(needed)).filter(|it| it.state() != State::Done).collect();
     if missing.is_empty() {
-        return "  all that it needs is there: it waits for its turn\n".into();
+        return "  all its dependencies are built: it waits for its turn\n".into();
     }
     let names: Vec<String> =
         missing.iter().take(MAX_NAMES).map(|it| format!("{} ({})", it.name, it.state().name())).collect();
@@ -103,6 +103,6 @@ mod tests {
         assert_eq!(explain(&it, 2), "  it waits for p1-1 (running)\n");
         assert_eq!(explain(&it, 3), "  it waits for p2-1 (open)\n");
         let it = plan([("done", ""), ("open", ""), ("open", ""), ("open", "")]);
-        assert_eq!(explain(&it, 1), "  all that it needs is there: it waits for its turn\n");
+        assert_eq!(explain(&it, 1), "  all its dependencies are built: it waits for its turn\n");
     }
 }

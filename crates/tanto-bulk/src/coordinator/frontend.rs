@@ -200,7 +200,7 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         view: &mut dyn View,
     ) -> Result<(), Fatal> {
         if self.journal.disk_is_full() && !std::mem::replace(&mut self.disk_full_reported, true) {
-            let text = b"the disk is full: nothing more is started until there is space";
+            let text = b"the disk is full: no package starts until there is space";
             view.event(Event::Notice { level: Level::Warning, text });
         }
         let records = match self.running.remove(&package) {

@@ -83,7 +83,7 @@ fn import_scan(config: &Config, store: &mut Database, path: &Path) -> Result<Str
     let imported = scan::import(config, store, &records, made_ns)?;
     file.check()?;
     let scan::Imported { directories, stand } = imported;
-    Ok(format!("{} packages of {directories} directories; {stand} need not be scanned again\n", records.len()))
+    Ok(format!("{} packages of {directories} directories; {stand} need no scan\n", records.len()))
 }
 
 /// Imports package states as a run that `tanto bulk build` resumes.

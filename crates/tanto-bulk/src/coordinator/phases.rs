@@ -85,7 +85,7 @@ impl PackageSource {
 }
 
 fn resolved(report: &ScanReport, ignore_missing: bool) -> Result<PackageSet<'_>, BulkError> {
-    let all = records::read(&report.records).map_err(|error| format!("the scan:{error}"))?;
+    let all = records::read(&report.records).map_err(|error| format!("malformed scan:{error}"))?;
     let resolution = resolve(&all, report.wanted);
     let missing = messages::missing_dependencies(&resolution, &all);
     if !missing.is_empty() && !ignore_missing {

@@ -84,7 +84,7 @@ fn remove_workdirs(config: &Config) -> Result<(), BulkError> {
         if let Some(dir) = workdirs.get(&package).filter(|dir| dir.exists()) {
             let result = match preflight::may_be_removed(&dir, config) {
                 true => dir_tree::remove(&dir),
-                false => Err(io::Error::other("it contains files of others")),
+                false => Err(io::Error::other("it contains files of other users")),
             };
             report_removal(&format!("the work directory of {package}, {}", dir.display()), result);
         }

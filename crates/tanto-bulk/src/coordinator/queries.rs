@@ -70,7 +70,7 @@ impl LastRun {
         let mut text = format!("{}: {}{}\n", package.name, package.state, because(&package.why));
         let due = store.due(*run)?;
         if let Some((_, why)) = due.iter().find(|(due, _)| *due == package.package) {
-            let _ = writeln!(text, "  it has to be built: {why}");
+            let _ = writeln!(text, "  must be built: {why}");
         }
         text += &explain::explain(&self.plan()?, package.package);
         for attempt in store.attempts(*run)?.iter().filter(|it| it.job == package.job) {
@@ -99,7 +99,7 @@ impl LastRun {
         let is_wanted = |stage: &str| wanted.is_none_or(|wanted| wanted == stage) && stage != "clean";
         let mut with_log = stages.iter().rev().filter(|it| !it.log.is_empty() && Path::new(&it.log).exists());
         let stage = with_log.find(|it| it.job == package.job && is_wanted(&it.stage));
-        let stage = stage.ok_or_else(|| format!("there is no such log of {}", package.name))?;
+        let stage = stage.ok_or_else(|| format!("there is no such log for {}", package.name))?;
         let text = fs::read(&stage.log).map_err(BulkError::io("reading ", &stage.log))?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }

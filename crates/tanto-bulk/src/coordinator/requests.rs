@@ -28,7 +28,7 @@ pub fn retry(config: &Config, packages: Vec<String>) -> Result<Response, BulkErr
     }
     change_offline(config, |plan, _| {
         let named = named(plan, &packages)?;
-        let lines = named.iter().map(|&it| format!("{} is built by the next build\n", plan.package(it).name));
+        let lines = named.iter().map(|&it| format!("the next build will build {}\n", plan.package(it).name));
         Ok((lines.collect(), offline::retry(plan, &named)))
     })
 }
@@ -43,7 +43,7 @@ pub fn skip(config: &Config, packages: Vec<String>) -> Result<Response, BulkErro
             return Err("the last build has ended: there is nothing to skip".into());
         }
         let named = named(plan, &packages)?;
-        let lines = named.iter().map(|&it| format!("{} is not built in this run\n", plan.package(it).name));
+        let lines = named.iter().map(|&it| format!("{} will not be built in this run\n", plan.package(it).name));
         Ok((lines.collect(), offline::skip(plan, &named)?))
     })
 }

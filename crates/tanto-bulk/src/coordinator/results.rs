@@ -218,7 +218,7 @@ impl Coordinator<'_> {
         self.clients.release(client);
         if self.clients.record_machine_failure(client, package) {
             let name = clients::name(client);
-            let text = format!("{name} is disabled: several packages failed on it through no fault of their own");
+            let text = format!("{name} is disabled: repeated machine failures");
             view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
         }
     }

@@ -54,7 +54,7 @@ pub enum ArchiveError {
     Twice(String),
     #[error("the package has no +CONTENTS with a @name")]
     NoContents,
-    #[error("the package is not what was signed: {0}")]
+    #[error("the package does not match its signature: {0}")]
     Signature(&'static str),
     /// A file differs from its record in `+CONTENTS`.
     #[error("the package is damaged: {0}")]

@@ -93,7 +93,7 @@ fn look(dir: &Path, wanted: &Wanted, known: Option<&Listed>) -> Result<Listed, A
     }
     let digest = sha512(&mut file)?;
     if Stamp::of(&file)? != stamp {
-        return Err(ArchiveError::Io(io::Error::other("it was changed while it was read")));
+        return Err(ArchiveError::Io(io::Error::other("it changed while it was being read")));
     }
     Ok(Listed { file: name.to_owned(), stamp, digest, summary })
 }

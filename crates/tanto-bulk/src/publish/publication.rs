@@ -171,7 +171,7 @@ impl Publication<'_> {
 pub(super) fn unusable_package(path: &Path, error: &ArchiveError, name: &str) -> BulkError {
     let remedy = match error {
         ArchiveError::Io(error) if error.raw_os_error().is_some() => String::new(),
-        _ => format!(": 'tanto bulk retry {name}' and a build make it again"),
+        _ => format!(": 'tanto bulk retry {name}' and 'tanto bulk build' build it again"),
     };
     format!("{}: {error}{remedy}", path.display()).into()
 }
@@ -181,8 +181,10 @@ pub(super) fn check_digest(name: &str, path: &Path, digest: &str, built: &Digest
     match built.get(name) {
         Some(recorded) if recorded != digest.as_bytes() => {
             let path = path.display();
-            Err(format!("{path} is another file than was built: 'tanto bulk retry {name}' and a build make it again")
-                .into())
+            Err(format!(
+                "{path} is not the file that was built: 'tanto bulk retry {name}' and 'tanto bulk build' build it again"
+            )
+            .into())
         }
         _ => Ok(()),
     }

@@ -77,8 +77,7 @@ impl Upload<'_> {
         // rsync keeps files of interrupted transfers here (--delay-updates); --delete-excluded would remove them.
         command.arg("--filter=P .~tmp~/");
         command.arg("--exclude-from=-").args(arguments.split_whitespace()).arg(".").arg(target).current_dir(dir);
-        let why =
-            format!("not all of {object} got to {target}: files that rsync lists above were sent, the others were not");
+        let why = format!("sent only part of {object} to {target}: the files that rsync lists above");
         run_with_input(command, rules.as_bytes(), &why)?;
         *log += &format!("{object}: sent to {target}\n");
         Ok(())

@@ -80,6 +80,10 @@ impl Span {
         self.chain_ms().max(self.work_ms / self.clients.max(1) as u64)
     }
 
+    pub fn clients_text(&self) -> String {
+        format!("{} client{}", self.clients, if self.clients == 1 { "" } else { "s" })
+    }
+
     /// The makespan over the lower bound; `None` if nothing was built.
     pub fn ratio(&self) -> Option<f64> {
         (self.bound_ms() > 0).then(|| self.wall_ms as f64 / self.bound_ms() as f64)

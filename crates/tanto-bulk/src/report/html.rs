@@ -51,9 +51,9 @@ impl Report<'_> {
         }
         let span = &self.costs.span;
         if let Some(ratio) = span.ratio() {
-            tile("time", ms(span.wall_ms), format!("{ratio:.3} of what no order beats"));
+            tile("time", ms(span.wall_ms), format!("{ratio:.3} x the lower bound"));
             tile("longest chain", ms(span.chain_ms()), format!("{} packages", span.chain.len()));
-            tile("all work", ms(span.work_ms), format!("by {} at a time", span.clients));
+            tile("all work", ms(span.work_ms), format!("on {}", span.clients_text()));
         }
         for (it, what) in self.costs.estimates.iter().zip(["built before", "guessed"]) {
             if let Some(median) = it.median {
@@ -86,7 +86,7 @@ impl Report<'_> {
             ]
         };
         let heads = ["blocks", "package", "directory", "maintainer", "why"];
-        table("Failed, what blocks most first", &heads, self.failures.iter().map(row))
+        table("Failed packages, most blocking first", &heads, self.failures.iter().map(row))
     }
 
     fn masked(&self) -> String {
@@ -110,7 +110,7 @@ impl Report<'_> {
             let it = self.package(package);
             vec![cell(&it.name), cell(&it.location), cell(&it.why)]
         });
-        table("Built, but", &["package", "directory", "what there is to say"], rows)
+        table("Built, but", &["package", "directory", "note"], rows)
     }
 
     fn lanes(&self) -> String {
@@ -138,7 +138,7 @@ impl Report<'_> {
     fn chain(&self) -> String {
         let rows = self.costs.span.chain.iter();
         let rows = rows.map(|&(package, took)| vec![number(&ms(took)), cell(&self.package(package).name)]);
-        table("The longest chain of dependencies", &["time", "package"], rows)
+        table("Critical path", &["time", "package"], rows)
     }
 
     fn packages(&self) -> String {
@@ -151,7 +151,7 @@ impl Report<'_> {
         });
         let headings = ["time", "processors", "I/O wait", "CPU wait", "memory", "expected", "package"];
         let note = if self.costs.knows_waits() { String::new() } else { format!("<p>{NO_WAITS}</p>\n") };
-        table("What took longest", &headings, rows) + &note
+        table("Slowest packages", &headings, rows) + &note
     }
 }
 

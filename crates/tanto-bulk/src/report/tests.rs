@@ -56,7 +56,7 @@ fn rows() -> RunRows {
             package(2, "user-1", "indirect-failed", "it needs lib-2, which failed"),
             package(3, "far-1", "indirect-failed", "it needs lib-2, which failed"),
             package(4, "skip-1", "prefailed", "\"not <here>\""),
-            package(5, "leaf-1", "failed", "configure not done after 2h"),
+            package(5, "leaf-1", "failed", "configure not finished after 2h"),
         ],
         edges: vec![(1, 0), (2, 1), (3, 2), (5, 0)],
         attempts: vec![
@@ -130,7 +130,7 @@ fn all_formats_agree() {
             "1 broken: lib-2 (failed) 1 fixed: base-1",
             "base-1 1 local the disk is full",
             "Built, but base-1 build left processes running: sleep 9",
-            "time 9.0 s, 1.000 of what no order beats",
+            "time 9.0 s, 1.000 x the lower bound",
             "guessed: half of 1 within a factor of 2.00",
             "5.0 s 2.5 s 1.5 s 1.2 s 2 MiB 10 ms lib-2",
         ] {

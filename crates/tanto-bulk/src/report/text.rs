@@ -44,10 +44,10 @@ impl Report<'_> {
         let span = &self.costs.span;
         if let Some(ratio) = span.ratio() {
             row("built now", &self.costs.packages.len().to_string());
-            row("time", &format!("{}, {ratio:.3} of what no order beats", ms(span.wall_ms)));
+            row("time", &format!("{}, {ratio:.3} x the lower bound", ms(span.wall_ms)));
             let chain = span.chain.len();
             row("longest chain", &format!("{} in {chain} packages", ms(span.chain_ms())));
-            row("all work", &format!("{}, by {} at a time", ms(span.work_ms), span.clients));
+            row("all work", &format!("{}, on {}", ms(span.work_ms), span.clients_text()));
         }
         for (estimates, what) in self.costs.estimates.iter().zip(["built before", "guessed"]) {
             if let Some(median) = estimates.median {
@@ -87,7 +87,7 @@ impl Report<'_> {
             if failure.log.is_empty() { text } else { text + &format!("    {}\n", failure.log) }
         };
         let all: Vec<String> = self.failures.iter().map(one).collect();
-        heading("Failed, what blocks most first") + &all.join("\n")
+        heading("Failed packages, most blocking first") + &all.join("\n")
     }
 
     /// Failed packages, with the kind of error and the blocked packages.
@@ -143,7 +143,7 @@ impl Report<'_> {
         if self.costs.packages.is_empty() {
             return String::new();
         }
-        let longest = heading("What took longest") + &self.longest();
+        let longest = heading("Slowest packages") + &self.longest();
         let note = if self.costs.knows_waits() { String::new() } else { format!("\n{NO_WAITS}\n") };
         heading("Stages") + &stages(&self.costs.stages) + &longest + &note
     }

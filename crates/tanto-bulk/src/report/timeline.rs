@@ -46,7 +46,7 @@ pub(super) fn picture(rows: &RunRows) -> String {
     }
     let height = lanes.count * (ROW + GAP);
     format!(
-        "<p>{} from left to right. Blue was built, red has failed, orange was tried again.</p>\n\
+        "<p>{} from left to right. Blue: built. Red: failed. Orange: retried.</p>\n\
          <svg viewBox=\"0 0 {WIDTH} {height}\" preserveAspectRatio=\"none\" role=\"img\">\n{bars}</svg>\n",
         duration(until - from)
     )

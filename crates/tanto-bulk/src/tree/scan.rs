@@ -100,7 +100,7 @@ pub enum ScanError {
     #[error("{path}:{}: expected category/directory: {}", .bad.line, .bad.text)]
     List { path: String, bad: BadList },
     /// The makefile at the top of the tree failed; with its output.
-    #[error("{pkgsrc} does not list its directories:\n{}", output.trim_end())]
+    #[error("cannot list the directories of {pkgsrc}:\n{}", output.trim_end())]
     Tree { pkgsrc: String, output: String },
     #[error("script_phase_scan failed:\n{}", .0.trim_end())]
     Script(String),

@@ -60,7 +60,7 @@ impl fmt::Display for TerminationReason {
             TerminationReason::Hung { after_ms } => {
                 write!(f, "hung: no new process, no processor time and no output for {}", ExactDuration(after_ms))
             }
-            TerminationReason::Timeout { after_ms } => write!(f, "not done after {}", ExactDuration(after_ms)),
+            TerminationReason::Timeout { after_ms } => write!(f, "not finished after {}", ExactDuration(after_ms)),
             TerminationReason::CpuTime { after_ms } => {
                 write!(f, "used more than {} of processor time", ExactDuration(after_ms))
             }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn termination_reasons_are_described() {
-        assert_eq!(TerminationReason::Timeout { after_ms: 7_200_000 }.to_string(), "not done after 2h");
+        assert_eq!(TerminationReason::Timeout { after_ms: 7_200_000 }.to_string(), "not finished after 2h");
         assert!(TerminationReason::Hung { after_ms: 600_000 }.to_string().ends_with("no output for 10m"));
         assert_ne!(
             TerminationReason::Hung { after_ms: 1 }.exit_code(),

@@ -52,7 +52,7 @@ fn line(text: &mut Vec<u8>, name: &[u8], words: &[&Path]) -> io::Result<()> {
     for word in words {
         let word = word.as_os_str().as_bytes();
         if word.iter().any(|byte| b"\t\n".contains(byte)) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a path has a tab or an end of line in it"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a path contains a tab or a newline"));
         }
         text.push(b'\t');
         text.extend(word);

@@ -71,7 +71,7 @@ impl Source {
                 return Ok(Source { text: Text::Read(text), state });
             }
         }
-        Err(io::Error::other("it changes while it is being read"))
+        Err(io::Error::other("it changed while it was being read"))
     }
 
     /// Returns the text, or the remaining part if the file was truncated meanwhile.

@@ -30,7 +30,7 @@ impl EdgeDiagnosis<'_> {
         let file = &self.linker.files[self.segment.file];
         let mut lexer = FileText::of(file).statement(self.raw.at).0;
         let checked = self.check(&mut lexer);
-        checked.err().unwrap_or_else(|| lexer.error(&[b"the manifest has changed while it was read"]))
+        checked.err().unwrap_or_else(|| lexer.error(&[b"the manifest changed while it was being read"]))
     }
 
     fn check<'t>(&self, lexer: &mut Lexer<'t>) -> Result<()> {
@@ -89,7 +89,7 @@ impl EdgeDiagnosis<'_> {
             return Err(lexer.error_about(raw.text, &[b"empty path"]));
         }
         let node = self.linker.paths.lookup(&canonical(&value));
-        node.ok_or_else(|| lexer.error(&[b"the manifest has changed while it was read"]))
+        node.ok_or_else(|| lexer.error(&[b"the manifest changed while it was being read"]))
     }
 
     fn evaluate(&self, raw: Raw<'_>) -> Result<Vec<u8>> {

@@ -259,7 +259,7 @@ fn items<'f>(fields: &'f Fields, key: &str) -> Result<&'f [Value], Wrong> {
 }
 
 fn texts(fields: &Fields, key: &str) -> Result<Vec<Vec<u8>>, Wrong> {
-    let one = |item: &Value| item.as_str().map(json::bytes).ok_or_else(|| wrong(key, "a list of texts"));
+    let one = |item: &Value| item.as_str().map(json::bytes).ok_or_else(|| wrong(key, "a list of strings"));
     items(fields, key)?.iter().map(one).collect()
 }
 

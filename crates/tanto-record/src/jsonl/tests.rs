@@ -294,7 +294,7 @@ fn invalid_lines_are_refused() {
         ("{}", "no \"event\""),
         (r#"{"event":"tanto","format":3}"#, "format 3; this Tanto reads 1 to 2"),
         (r#"{"event":"started","job":-1}"#, "\"job\" is not a number from 0 to 4294967295"),
-        (r#"{"event":"started","job":1,"outputs":[1],"at_ms":1}"#, "\"outputs\" is not a list of texts"),
+        (r#"{"event":"started","job":1,"outputs":[1],"at_ms":1}"#, "\"outputs\" is not a list of strings"),
         (
             r#"{"event":"build_started","at_ms":1e300}"#,
             "\"at_ms\" is not a number from -1099511627776 to 1099511627776",

@@ -94,6 +94,8 @@ mod tests {
         let ended =
             Termination { reason: TerminationReason::Timeout { after_ms: 1000 }, processes: vec![first], killed: true };
         let text = String::from_utf8(termination(b"tanto: 'sh'", &ended)).unwrap();
-        assert!(text.starts_with("tanto: 'sh' not done after 1s; it had to be killed\nin /d, its processes were:\n"));
+        assert!(
+            text.starts_with("tanto: 'sh' not finished after 1s; it had to be killed\nin /d, its processes were:\n")
+        );
     }
 }

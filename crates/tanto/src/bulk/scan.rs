@@ -34,12 +34,11 @@ fn summary(report: &ScanReport) -> String {
     let packages = count(&report.records);
     let ScanReport { scanned, reused, started, .. } = report;
     let mut text = format!(
-        "{} directories make {packages} packages; {scanned} were scanned, {reused} are as before\n\
-         {started} commands were run\n",
+        "{packages} packages in {} directories: {scanned} scanned, {reused} unchanged\nCommands run: {started}\n",
         scanned + reused
     );
     if report.verified > 0 {
-        text += &format!("{} were scanned to compare; {} differ\n", report.verified, report.differing.len());
+        text += &format!("{} scanned again for comparison: {} differ\n", report.verified, report.differing.len());
     }
     text
 }
@@ -58,8 +57,9 @@ fn complaints(report: &ScanReport) -> String {
         text += &format!("tanto: error: {location} cannot be scanned:\n{log}");
     }
     for location in &report.differing {
-        text +=
-            &format!("tanto: error: {location} gives another answer, though nothing has changed that Tanto knows of\n");
+        text += &format!(
+            "tanto: error: {location}: a new scan gives a different result, but no recorded input has changed\n"
+        );
     }
     text
 }

@@ -79,7 +79,7 @@ impl BuildRun<'_> {
         if found && !std::mem::replace(&mut self.reported_older_ninja, true) {
             let path = builddir::join(builddir, ".ninja_log");
             let why =
-                b": a ninja older than 1.12 has added to this log of version 7: what it built is built again. To use \
+                b": a ninja older than 1.12 has appended to this log of version 7: its outputs are built again. To use \
                         both, remove the log and build with TANTO_LOG_VERSION=5";
             self.say(Level::Warning, &[&path[..], why].concat());
         }

@@ -97,7 +97,7 @@ impl OptionParser<'_> {
     fn take(&mut self, low: &mut LowArgs, flag: &'static Flag, value: &[u8]) -> Result<(), CommandLineError> {
         if flag.reach == Reach::Command && self.origin != Origin::CommandLine {
             return Err(CommandLineError::Fatal(
-                format!("{} goes on the command line only", flag.names()).into_bytes(),
+                format!("{} is permitted on the command line only", flag.names()).into_bytes(),
             ));
         }
         match flag.id {

@@ -76,11 +76,17 @@ fn status_has_three_sources() {
 
 #[test]
 fn variables_are_checked() {
-    assert_eq!(complaint(&[], &variable("-C x")), "ninja: fatal: TANTO_FLAGS: -C goes on the command line only\n");
-    assert_eq!(complaint(&[], &variable("-t clean")), "ninja: fatal: TANTO_FLAGS: -t goes on the command line only\n");
+    assert_eq!(
+        complaint(&[], &variable("-C x")),
+        "ninja: fatal: TANTO_FLAGS: -C is permitted on the command line only\n"
+    );
+    assert_eq!(
+        complaint(&[], &variable("-t clean")),
+        "ninja: fatal: TANTO_FLAGS: -t is permitted on the command line only\n"
+    );
     assert_eq!(
         complaint(&[], &variable("--help")),
-        "ninja: fatal: TANTO_FLAGS: -h, --help goes on the command line only\n"
+        "ninja: fatal: TANTO_FLAGS: -h, --help is permitted on the command line only\n"
     );
     assert_eq!(complaint(&[], &variable("all")), "ninja: fatal: TANTO_FLAGS: 'all' is not an option\n");
     assert_eq!(complaint(&[], &variable("'-j")), "ninja: fatal: TANTO_FLAGS: a quote is not closed\n");

@@ -113,7 +113,7 @@ impl<'a> Installer<'a> {
         for pattern in &info.depends {
             let wanted = Matcher::new(pattern)?;
             let Some(found) = self.find_or_install(&wanted, depth)? else {
-                return unsupported(format!("{name} needs {}, which is not there", String::from_utf8_lossy(pattern)));
+                return unsupported(format!("{name} needs {}, which does not exist", String::from_utf8_lossy(pattern)));
             };
             if !needed.contains(&found) {
                 needed.push(found);
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(why(&["a-1", "a-2"], &conflicting, &[]), "a-2 conflicts with a-1");
         assert_eq!(why(&["a-2"], &conflicting, &[info("a-1", &[], &[])]), "a-2 conflicts with a-1");
         assert_eq!(why(&["b-1"], &conflicting, &[info("c-1", &[], &["b>=1"])]), "b-1 conflicts with another package");
-        assert_eq!(why(&["x-1"], &[info("x-1", &["y>=2"], &[])], &[]), "x-1 needs y>=2, which is not there");
+        assert_eq!(why(&["x-1"], &[info("x-1", &["y>=2"], &[])], &[]), "x-1 needs y>=2, which does not exist");
         let cycle = [info("x-1", &["y"], &[]), info("y-1", &["x"], &[])];
         assert_eq!(why(&["x-1"], &cycle, &[]), "x-1 depends on itself");
         let misnamed = plan_install(&["z-1".into()], 1, &[], &mut |_| Ok(info("y-1", &[], &[])));

@@ -48,7 +48,7 @@ pub(super) fn check_conflicts(set: &PackageSet, lowest: &Path) -> Result<(), Str
     for info in set.kit.iter().chain(set.layered()) {
         for file in &info.files {
             if let Some(other) = owners.insert(file, info) {
-                return Err(format!("{} and {} both have {}", text(&other.name), text(&info.name), text(file)));
+                return Err(format!("{} and {} both contain {}", text(&other.name), text(&info.name), text(file)));
             }
         }
     }

@@ -202,8 +202,8 @@ fn conflicting_packages_are_unsupported() {
     tree.add("two-1", "lib/x\n", vec![file("lib/x", b"")]);
     tree.add("three-1", "lib/x\n", vec![file("lib/x", b"")]);
     assert_eq!(tree.unsupported(&["one-1", "two-1"]), "lib is a directory, and also a file of one-1");
-    assert_eq!(tree.unsupported(&["two-1", "three-1"]), "two-1 and three-1 both have lib/x");
-    assert_eq!(tree.unsupported(&["four-1"]), "there is no package of four-1");
+    assert_eq!(tree.unsupported(&["two-1", "three-1"]), "two-1 and three-1 both contain lib/x");
+    assert_eq!(tree.unsupported(&["four-1"]), "no binary package of four-1");
     fs::create_dir(tree.place.at("kit/pkg")).unwrap();
     std::os::unix::fs::symlink("x", tree.place.at("kit/pkg/lib")).unwrap();
     assert_eq!(tree.unsupported(&["two-1"]), "lib is not a directory in the bootstrap kit");

@@ -55,7 +55,7 @@ fn needs_pkg_add(root: &InstallRoot, metadata: &Metadata) -> Option<String> {
         return Some("it has an install script".into());
     }
     if ["+REQUIRED_BY", "+INSTALLED_INFO"].iter().any(|it| metadata.get(it).is_some()) {
-        return Some("it contains data of an installation".into());
+        return Some("it contains data of an installed package".into());
     }
     if [Word::Mode, Word::Owner, Word::Group].iter().any(|&word| plist.values(word).any(|value| !value.is_empty())) {
         return Some("it sets modes or owners of files".into());

@@ -46,9 +46,9 @@ impl AskError {
             AskError::NoBuild => "no bulk build is running".into(),
             AskError::Version(theirs) => {
                 let ours = frames::VERSION;
-                format!("the build that runs is another Tanto's: it speaks version {theirs}, and this one {ours}")
+                format!("the running build uses another version of Tanto: protocol {theirs}, not {ours}")
             }
-            AskError::Other(error) => format!("the build that runs does not answer: {error}"),
+            AskError::Other(error) => format!("the running build does not answer: {error}"),
         }
     }
 }

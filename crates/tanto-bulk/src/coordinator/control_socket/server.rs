@@ -136,7 +136,7 @@ impl Connection {
         match parse(bytes) {
             Ok(None) if !is_open && bytes.len() < before + MAX_READ => Err("the request is incomplete"),
             Ok(request) => Ok(request),
-            Err(FrameError::Version(_)) => Err("this build runs another version of Tanto"),
+            Err(FrameError::Version(_)) => Err("the running build uses another version of Tanto"),
             Err(FrameError::TooLong) => Err("the request is too long"),
             Err(FrameError::NoGreeting | FrameError::Malformed) => Err("malformed request"),
         }

@@ -157,7 +157,7 @@ fn other_version_is_reported() {
     let client = thread::spawn(move || ask(&state, &Request::Status));
     listener.accept().unwrap().0.write_all(b"tanto bulk 7\n").unwrap();
     let message = client.join().unwrap().unwrap_err().message();
-    assert_eq!(message, "the build that runs is another Tanto's: it speaks version 7, and this one 1");
+    assert_eq!(message, "the running build uses another version of Tanto: protocol 7, not 1");
 }
 
 #[test]

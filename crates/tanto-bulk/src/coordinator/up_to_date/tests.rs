@@ -110,7 +110,7 @@ fn changed_dependency_makes_package_stale() {
         (&["lib-1.3"][..], ""),
         (&[], ""),
         (&["lib-1.2"], "it needs lib-1.3 instead of lib-1.2"),
-        (&["lib-1.3", "old-1"], "it was built with old-1, and does not need that any more"),
+        (&["lib-1.3", "old-1"], "it was built with old-1, which it no longer needs"),
     ] {
         world.package("user-1.0", "", built_with, 0);
         assert_eq!(world.why("user-1.0", &depends), why);
@@ -124,7 +124,7 @@ fn missing_and_foreign_files_are_stale() {
     world.package("other-1", "", &[], 0);
     std::fs::rename(world.scratch.at("packages/All/other-1.tgz"), world.scratch.at("packages/All/lib-1.0.tgz"))
         .unwrap();
-    assert_eq!(world.why("lib-1.0", &[]), "its file says that it is other-1");
+    assert_eq!(world.why("lib-1.0", &[]), "its package file contains other-1");
     world.scratch.write("packages/All/lib-1.0.tgz", "no package at all");
     assert_eq!(world.why("lib-1.0", &[]), "the package is truncated");
     let path = world.scratch.at("packages/All/lib-1.0.tgz");

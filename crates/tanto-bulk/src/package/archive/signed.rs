@@ -43,7 +43,7 @@ pub(super) fn open<R: Read>(mut from: R) -> Result<(Signed, Checked<io::Take<R>>
     signed.signature = signature;
     let Head { size, .. } = Head::read(&mut from)?;
     if size != signed.size {
-        return Err(ArchiveError::Signature("it has another size"));
+        return Err(ArchiveError::Signature("it has a different size"));
     }
     let checked = Checked {
         from: from.take(size),
@@ -167,7 +167,7 @@ impl<R: Read> Checked<R> {
         }
         if Sha512::digest(&self.block)[..] != expected[..] {
             self.block.clear();
-            return Err(io::Error::other(ArchiveError::Signature("a block has another digest")));
+            return Err(io::Error::other(ArchiveError::Signature("a block has a different digest")));
         }
         Ok(true)
     }

@@ -78,7 +78,7 @@ impl<R: Read> Members<R> {
         let mut extensions = Extensions::default();
         for _ in 0..=MAX_EXTENSIONS {
             let Some(head) = self.next_head()? else { return Ok(None) };
-            let size = number(&head[124..136]).ok_or(ArchiveError::Member("a size is no number"))?;
+            let size = number(&head[124..136]).ok_or(ArchiveError::Member("a size is not a number"))?;
             match head[156] {
                 b'x' => extensions.read(&self.extension(size)?)?,
                 b'g' => drop(self.extension(size)?),
@@ -141,7 +141,7 @@ impl<R: Read> Members<R> {
             b'2' => MemberKind::Symlink,
             b'5' => MemberKind::Directory,
             b'3' | b'4' | b'6' => MemberKind::Special,
-            _ => return Err(ArchiveError::Member("a member is of no known kind")),
+            _ => return Err(ArchiveError::Member("a member is of an unknown type")),
         };
         let size = extensions.size.unwrap_or(size);
         let size = match kind {
@@ -159,10 +159,10 @@ impl<R: Read> Members<R> {
         if path.is_empty() || path.len().max(link.len()) > MAX_PATH || path.contains(&0) || link.contains(&0) {
             return Err(ArchiveError::Member("malformed name of a member"));
         }
-        let word = |field: &[u8]| number(field).ok_or(ArchiveError::Member("a field is no number"));
+        let word = |field: &[u8]| number(field).ok_or(ArchiveError::Member("a field is not a number"));
         let id = |extensions: Option<u64>, field: &[u8]| {
             let id = extensions.map_or_else(|| word(field), Ok)?;
-            u32::try_from(id).map_err(|_| ArchiveError::Member("an owner has no such number"))
+            u32::try_from(id).map_err(|_| ArchiveError::Member("an owner id is out of range"))
         };
         self.expect(size);
         Ok(Member {
@@ -213,7 +213,7 @@ impl Extensions {
                 b"gid" => decimal(value).is_some_and(|it| replace(&mut self.gid, it)),
                 b"size" => decimal(value).is_some_and(|it| replace(&mut self.size, it)),
                 b"mtime" => time(value).is_some_and(|it| replace(&mut self.mtime, it)),
-                _ if key.starts_with(b"GNU.sparse") => return Err(ArchiveError::Member("a member has holes")),
+                _ if key.starts_with(b"GNU.sparse") => return Err(ArchiveError::Member("a member is sparse")),
                 _ => {
                     self.more |= [&b"SCHILY.xattr"[..], b"LIBARCHIVE.xattr", b"SCHILY.acl", b"SCHILY.fflags"]
                         .iter()

@@ -135,7 +135,7 @@ fn errors_describe_the_damage() {
         (&chain, "the package's archive is damaged: the extensions of a member are too large"),
         (b"BZh91AY&SY", "the package is compressed with bzip2; only gzip is supported"),
         (b"\xfd7zXZ\0\0", "the package is compressed with xz; only gzip is supported"),
-        (&head("+CONTENTS", b'S', 0), "the package's archive is damaged: a member is of no known kind"),
+        (&head("+CONTENTS", b'S', 0), "the package's archive is damaged: a member is of an unknown type"),
     ] {
         assert_eq!(message(package), why);
     }
@@ -197,13 +197,13 @@ fn signed_package_is_compared_with_its_text() {
         message(&package)
     };
     let last = good.len() - 1;
-    let why = |what: &str| format!("the package is not what was signed: {what}");
+    let why = |what: &str| format!("the package does not match its signature: {what}");
     assert_eq!(message(&signed(&package, "lib-1.1")), why("it has another name"));
-    assert_eq!(bad(&|it| it[last - package.len() + 600] ^= 1), why("a block has another digest"));
+    assert_eq!(bad(&|it| it[last - package.len() + 600] ^= 1), why("a block has a different digest"));
     assert_eq!(bad(&|it| it[70] ^= 1), why("malformed +PKG_HASH"));
     let size = format!("file size: {}", package.len());
     let at = memchr::memmem::find(&good, size.as_bytes()).unwrap() + size.len() - 1;
-    assert_eq!(bad(&|it| it[at] -= 1), why("it has another size"));
+    assert_eq!(bad(&|it| it[at] -= 1), why("it has a different size"));
 }
 
 #[test]

@@ -18,11 +18,11 @@ pub fn verify(from: impl Read) -> Result<(), ArchiveError> {
         let Some(expected) = open.remove(&member.path[..]) else { continue };
         // The content of a hard link was compared before.
         if member.kind == MemberKind::File && !md5(&mut package.content())?.eq_ignore_ascii_case(expected) {
-            return Err(damaged(&member.path, "has another MD5 than +CONTENTS records"));
+            return Err(damaged(&member.path, "does not match its MD5 in +CONTENTS"));
         }
     }
     match open.keys().min() {
-        Some(missing) => Err(damaged(missing, "is in +CONTENTS and missing")),
+        Some(missing) => Err(damaged(missing, "is listed in +CONTENTS, but missing")),
         None => Ok(()),
     }
 }
@@ -75,10 +75,13 @@ mod tests {
         assert_eq!(message(&whole), "whole");
         assert_eq!(
             message(&package(&contents, b"hallo")),
-            "the package is damaged: bin/x has another MD5 than +CONTENTS records"
+            "the package is damaged: bin/x does not match its MD5 in +CONTENTS"
         );
         let more = contents.clone() + "bin/y\n@comment MD5:00\n";
-        assert_eq!(message(&package(&more, b"hello")), "the package is damaged: bin/y is in +CONTENTS and missing");
+        assert_eq!(
+            message(&package(&more, b"hello")),
+            "the package is damaged: bin/y is listed in +CONTENTS, but missing"
+        );
         for at in [whole.len() / 2, whole.len() - 5] {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;

@@ -43,7 +43,7 @@ impl SignRequest {
             return Ok(None);
         }
         if kind != [PACKAGE] {
-            return Err(refused("this is no request"));
+            return Err(refused("not a request"));
         }
         let mut length = [0];
         from.read_exact(&mut length)?;

@@ -53,7 +53,7 @@ pub fn write(
     let modified = package.metadata()?.modified()?;
     let bytes = package.metadata()?.len();
     let form =
-        SignatureForm::of(signature).ok_or_else(|| io::Error::other("pkg_add reads no signature of this form"))?;
+        SignatureForm::of(signature).ok_or_else(|| io::Error::other("pkg_add cannot read a signature of this form"))?;
     to.write_all(MAGIC)?;
     for (name, content) in [(HASH, text), (form.member(), signature)] {
         head(to, name, content.len() as u64, modified)?;
@@ -75,7 +75,11 @@ pub fn write(
         }
     }
     pad(to, name, bytes)?;
-    if seen.finalize()[..] == digest[..] { Ok(()) } else { Err(io::Error::other("the package is not what was signed")) }
+    if seen.finalize()[..] == digest[..] {
+        Ok(())
+    } else {
+        Err(io::Error::other("the package does not match its signature"))
+    }
 }
 
 fn head(to: &mut impl Write, name: &str, bytes: u64, modified: SystemTime) -> io::Result<()> {

@@ -23,7 +23,7 @@ pub fn serve(mut stream: impl Read + Write, mut sign: impl FnMut(&[u8]) -> Resul
             Ok(text) => match sign(text.as_bytes()) {
                 Ok(signature) if signature.is_empty() => SignReply::Refused("the signature is empty".into()),
                 Ok(signature) if signature.len() > MAX_SIGNATURE as usize => {
-                    SignReply::Refused("the signature is longer than any".into())
+                    SignReply::Refused("the signature is too long".into())
                 }
                 Ok(signature) => SignReply::Signed { text: text.into_bytes(), signature },
                 Err(why) => SignReply::Refused(why),
@@ -47,13 +47,13 @@ where
     let wanted = String::from_utf8_lossy(&request.name);
     let (name, is_signed) = found.map_err(|bad| bad.to_string())?;
     if is_signed {
-        return Err("it is signed already".into());
+        return Err("it is already signed".into());
     }
     if name != request.name {
-        return Err(format!("it says that it is {}", String::from_utf8_lossy(&name)));
+        return Err(format!("it contains {}", String::from_utf8_lossy(&name)));
     }
     if wanted.bytes().any(|byte| !byte.is_ascii_graphic()) {
-        return Err("no package has such a name".into());
+        return Err("invalid package name".into());
     }
     seen.text(&wanted, request)
 }
@@ -94,7 +94,7 @@ impl<R: Read> VerifyingReader<R> {
     /// The content of `+PKG_HASH`.
     fn text(mut self, name: &str, request: &SignRequest) -> Result<String, String> {
         if self.read != request.bytes || self.whole.finalize()[..] != request.digest[..] {
-            return Err("it is not the package that may be signed: its digest is another".into());
+            return Err("its digest is not that of the package to sign".into());
         }
         if self.filled > 0 {
             self.blocks.push(hex(&self.block.finalize()));

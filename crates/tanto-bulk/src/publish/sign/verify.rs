@@ -73,11 +73,9 @@ impl Verifier {
             command.args(["--batch", "--no-tty", "--export"]);
             let output = self.run(command)?;
             if !output.status.success() || output.stdout.is_empty() {
-                return Err(
-                    "there is no public key to verify the signature with: gpg --export found none in sign_keys; \
-                            set sign_public_key to a file that has it"
-                        .into(),
-                );
+                return Err("no public key to verify the signature: gpg --export found none in sign_keys; \
+                            set sign_public_key to a file that contains it"
+                    .into());
             }
             self.write("keys", &output.stdout)?;
         }

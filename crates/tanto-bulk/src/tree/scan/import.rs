@@ -31,7 +31,7 @@ pub fn import(
     for record in records {
         let location = std::str::from_utf8(record.location).ok().filter(|it| list::is_location(it));
         let no_location =
-            || ScanError::Stopped(format!("{} is no directory", String::from_utf8_lossy(record.location)));
+            || ScanError::Stopped(format!("{} is not a directory", String::from_utf8_lossy(record.location)));
         let location = location.ok_or_else(no_location)?;
         let text = texts.entry(location).or_insert_with(|| {
             order.push(location);

@@ -43,7 +43,7 @@ pub(super) fn listed(output: &[u8]) -> Result<(Vec<String>, Vec<u8>), String> {
     };
     let names: Vec<String> = String::from_utf8_lossy(names).split_whitespace().map(str::to_owned).collect();
     match names.iter().find(|name| !is_name(name)) {
-        Some(bad) => Err(format!("SUBDIR has {bad}, which is no name of a directory")),
+        Some(bad) => Err(format!("SUBDIR contains {bad}, which is not a directory name")),
         None => Ok((names, files.to_vec())),
     }
 }

@@ -253,7 +253,7 @@ impl<'a> Session<'a> {
 fn notice(view: &mut dyn View, subject: &str, changed: &[String]) {
     let named = changed.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let why = match changed.len() {
-        0 => "what its answer depends on was changed during the last scan".to_owned(),
+        0 => "an input changed during the last scan".to_owned(),
         count if count > MOST_NAMED => format!("changed since the last scan: {named} and {} more", count - MOST_NAMED),
         _ => format!("changed since the last scan: {named}"),
     };
@@ -330,7 +330,7 @@ fn row(what: ScanKind, answer: ScanOutput<'_>, inputs: &mut CacheKeys, place: &S
     let stderr = place.take_log(&location);
     let said = match (completion.exit, &completion.capture) {
         (Exit::Code(0), Capture::Complete) => what.read(&location, &completion.output),
-        (Exit::Code(0), Capture::Truncated | Capture::Spilled(_)) => Err("it printed too much".into()),
+        (Exit::Code(0), Capture::Truncated | Capture::Spilled(_)) => Err("its output is too large".into()),
         (Exit::Code(code), _) => Err(format!("it exited with {code}")),
         (Exit::Signal(signal) | Exit::Dumped(signal), _) => Err(format!("it died of signal {signal}")),
     };

@@ -99,9 +99,7 @@ impl Output {
         let left_out = rest.left_out + from as u64;
         let (kept, place) = match rest.file.map(|file| file.and_then(Spill::end)) {
             Some(Ok(spilled)) => (job::Capture::Spilled(spilled), b"not shown".to_vec()),
-            Some(Err(why)) => {
-                (job::Capture::Truncated, [b"not shown; it is lost: ", &tanto_sys::error::text(&why)[..]].concat())
-            }
+            Some(Err(why)) => (job::Capture::Truncated, [b"lost: ", &tanto_sys::error::text(&why)[..]].concat()),
             None => (job::Capture::Truncated, b"left out".to_vec()),
         };
         let between = [format!("\n[... {left_out} bytes are ").as_bytes(), &place, b" ...]\n"].concat();

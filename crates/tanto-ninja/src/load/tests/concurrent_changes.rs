@@ -173,7 +173,7 @@ fn constant_changes_are_an_error() {
         write_at(&path, &text(if count.is_multiple_of(2) { 'b' } else { 'a' }), count);
     });
     let error = try_load(&disk, &scratch.bytes("build.ninja")).unwrap_err();
-    assert!(error.starts_with("loading '") && error.ends_with("': it changes while it is being read"), "{error}");
+    assert!(error.starts_with("loading '") && error.ends_with("': it changed while it was being read"), "{error}");
     assert_eq!(opened.into_inner(), MAX_ATTEMPTS as u64);
 }
 
@@ -275,7 +275,7 @@ fn while_it_changes(change: impl Fn(&mut Writer) + Send, judge: impl Fn(Result<S
 fn replaced_manifest_is_loaded_old_or_new() {
     while_it_changes(Writer::replace, |loaded| match loaded {
         Ok(letters) => assert!(["a", "b"].contains(&letters.as_str()), "{letters}"),
-        Err(error) => assert!(error.contains("': it changes while it is being read"), "{error}"),
+        Err(error) => assert!(error.contains("': it changed while it was being read"), "{error}"),
     });
 }
 

@@ -55,7 +55,7 @@ fn a_hung_command_fails_and_the_others_go_on() {
         assert!(side.root.join("b").exists() && !side.root.join("a").exists());
         let again = side.run(&Run::new("-j1 --timeout=500ms a"));
         assert_eq!(again.code, 124, "{}", again.text());
-        says(&again, &["ninja: 'a' not done after 0.5s\n"]);
+        says(&again, &["ninja: 'a' not finished after 0.5s\n"]);
     });
 }
 

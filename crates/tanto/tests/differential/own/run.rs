@@ -37,7 +37,7 @@ fn a_hang_is_ended_and_explained() {
     let expected = [
         "tanto: sh hung: no new process, no processor time and no output for 0.5s\nin /, its processes were:\n",
         "  sleep 1000\n",
-        "  sleep 1001\nthe last lines that it printed were:\n",
+        "  sleep 1001\nlast lines of its output:\n",
         "last\n",
     ];
     for part in expected {
@@ -49,7 +49,7 @@ fn a_hang_is_ended_and_explained() {
 fn time_limit_kills_a_busy_command() {
     let it = ended(&["--timeout", "500ms"], "while :; do :; done");
     assert_eq!((it.code, text(&it.out)), (124, String::new()));
-    assert!(text(&it.err).starts_with("tanto: sh not done after 0.5s\n"), "{}", text(&it.err));
+    assert!(text(&it.err).starts_with("tanto: sh not finished after 0.5s\n"), "{}", text(&it.err));
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn a_new_log_has_the_version_of_the_other_ninja() {
 #[test]
 fn appended_version_5_hashes_are_reported() {
     beside_ninja_1_11(|side, ninja| {
-        const TOLD: &str = "ninja: warning: .ninja_log: a ninja older than 1.12 has added to this log of version 7";
+        const TOLD: &str = "ninja: warning: .ninja_log: a ninja older than 1.12 has appended to this log of version 7";
         start(side);
         assert!(!good(side, "").text().contains("warning"));
         // It rebuilds everything, which Tanto cannot prevent.

@@ -73,7 +73,7 @@ fn a_full_disk_drops_the_middle_with_a_note() {
     let (shown, kept) = output.into_kept();
     assert!(kept == job::Capture::Truncated);
     assert!(shown.starts_with(&text[..ENDS]) && shown.ends_with(&text[text.len() - ENDS..]));
-    assert!(String::from_utf8_lossy(&shown).contains("it is lost: No space left on device"));
+    assert!(String::from_utf8_lossy(&shown).contains("lost: No space left on device"));
 }
 
 #[test]
