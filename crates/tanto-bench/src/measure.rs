@@ -13,6 +13,7 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tanto_exec::job::Exit;
 use tanto_exec::text::shell;
 
@@ -22,26 +23,34 @@ use conditions::Conditions;
 pub use local::{LocalExecutor, create_log_dir};
 
 /// Resources used by one run.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sample {
+    #[serde(rename = "wall_s", with = "json::seconds")]
     pub wall: Duration,
     /// User time of all processes.
+    #[serde(rename = "user_s", with = "json::seconds")]
     pub user: Duration,
     /// System time of all processes.
+    #[serde(rename = "system_s", with = "json::seconds")]
     pub system: Duration,
     /// In bytes: the larger of the sampled peak of all processes together and the peak of one process.
+    #[serde(rename = "peak_memory_bytes")]
     pub peak_memory: Option<u64>,
     /// Idle time of all processors of the machine while I/O was outstanding.
+    #[serde(rename = "io_wait_s", with = "json::seconds")]
     pub io_wait: Duration,
     pub pressure: Pressure,
     pub conditions: Conditions,
 }
 
 /// Pressure stall times of the machine; `None` if the kernel does not measure them.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Pressure {
+    #[serde(rename = "cpu_s", with = "json::optional_seconds", default)]
     pub cpu: Option<Duration>,
+    #[serde(rename = "memory_s", with = "json::optional_seconds", default)]
     pub memory: Option<Duration>,
+    #[serde(rename = "io_s", with = "json::optional_seconds", default)]
     pub io: Option<Duration>,
 }
 

@@ -41,11 +41,11 @@ pub fn json(
         "until": options.until,
         "commands": commands.collect::<Vec<_>>(),
         "runs": record.runs.iter().map(|run| {
-            let mut object = encoding::object(&run.sample);
-            object.insert("command".into(), record.variants[run.variant].name.clone().into());
-            object.insert("round".into(), (run.round + 1).into());
-            object.insert("start_s".into(), run.started.as_secs_f64().into());
-            Value::Object(object)
+            let mut object = json!(run.sample);
+            object["command"] = record.variants[run.variant].name.clone().into();
+            object["round"] = (run.round + 1).into();
+            object["start_s"] = run.started.as_secs_f64().into();
+            object
         }).collect::<Vec<_>>(),
         "pairs": record.rounds(),
         "stopped": record.stopped.as_ref().map(stopped),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use tanto_sys::machine::affinity::CpuMask;
 use tanto_sys::machine::info::MachineInfo;
 
@@ -23,9 +24,10 @@ pub struct Setup {
     pub cpus: CpuMask,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobsRun {
     pub jobs: u32,
+    #[serde(flatten)]
     pub sample: Sample,
 }
 

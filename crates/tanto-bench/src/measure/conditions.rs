@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tanto_sys::machine::info::MachineInfo;
 use tanto_sys::machine::proc_stat::SystemTimes;
 
@@ -12,7 +13,7 @@ use crate::format::percent;
 use crate::statistics::summary::Summary;
 
 /// External influences on a run's time.
-#[derive(Clone, Default, PartialEq, Debug)]
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Conditions {
     /// Processors available to the run.
     pub processors: usize,

@@ -1,76 +1,39 @@
 //! Samples and the machine as JSON.
 
-use std::time::Duration;
-
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tanto_sys::machine::affinity::CpuMask;
 use tanto_sys::machine::info::MachineInfo;
 
-use super::conditions::Conditions;
-use super::{Pressure, Sample};
+/// A `Duration` as seconds.
+pub mod seconds {
+    use std::time::Duration;
 
-/// Encodes a sample; the caller may add fields.
-pub fn object(sample: &Sample) -> Map<String, Value> {
-    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-    let (pressure, conditions) = (&sample.pressure, &sample.conditions);
-    let value = json!({
-        "wall_s": sample.wall.as_secs_f64(),
-        "user_s": sample.user.as_secs_f64(),
-        "system_s": sample.system.as_secs_f64(),
-        "peak_memory_bytes": sample.peak_memory,
-        "io_wait_s": sample.io_wait.as_secs_f64(),
-        "pressure": {
-            "cpu_s": seconds(pressure.cpu),
-            "memory_s": seconds(pressure.memory),
-            "io_s": seconds(pressure.io),
-        },
-        "conditions": {
-            "processors": conditions.processors,
-            "frequency_mhz": conditions.frequency_mhz,
-            "governor": conditions.governor,
-            "load": conditions.load,
-            "background": conditions.background,
-            "steal": conditions.steal,
-            "leftover_processes": conditions.leftover_processes,
-            "settled": conditions.settled,
-        },
-    });
-    match value {
-        Value::Object(object) => object,
-        _ => Map::new(),
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        time.as_secs_f64().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-/// Decodes a sample.
-pub fn sample(value: &Value) -> Option<Sample> {
-    let time = |value: &Value| Duration::try_from_secs_f64(value.as_f64()?).ok();
-    let (pressure, conditions) = (&value["pressure"], &value["conditions"]);
-    Some(Sample {
-        wall: time(&value["wall_s"]).filter(|wall| !wall.is_zero())?,
-        user: time(&value["user_s"])?,
-        system: time(&value["system_s"])?,
-        peak_memory: value["peak_memory_bytes"].as_u64(),
-        io_wait: time(&value["io_wait_s"])?,
-        pressure: Pressure {
-            cpu: time(&pressure["cpu_s"]),
-            memory: time(&pressure["memory_s"]),
-            io: time(&pressure["io_s"]),
-        },
-        conditions: Conditions {
-            processors: count(&conditions["processors"])?,
-            frequency_mhz: conditions["frequency_mhz"].as_u64(),
-            governor: conditions["governor"].as_str().map(str::to_owned),
-            load: conditions["load"].as_f64()?,
-            background: conditions["background"].as_f64(),
-            steal: conditions["steal"].as_f64(),
-            leftover_processes: count(&conditions["leftover_processes"])?,
-            settled: conditions["settled"].as_bool(),
-        },
-    })
-}
+/// The same, or null.
+pub mod optional_seconds {
+    use std::time::Duration;
 
-fn count(value: &Value) -> Option<usize> {
-    usize::try_from(value.as_u64()?).ok()
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        time.map(|time| time.as_secs_f64()).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let seconds = Option::<f64>::deserialize(deserializer)?;
+        seconds.map(Duration::try_from_secs_f64).transpose().map_err(D::Error::custom)
+    }
 }
 
 /// Encodes a machine and the processors that were used.
@@ -85,23 +48,29 @@ pub fn machine(machine: &MachineInfo, cpus: &CpuMask) -> Value {
     })
 }
 
+/// Decodes a field of an object; `None` if it is missing or has another type.
+pub fn field<'v, T: Deserialize<'v>>(object: &'v Value, name: &str) -> Option<T> {
+    T::deserialize(object.get(name)?).ok()
+}
+
 /// Decodes the value of `machine`.
 pub fn read_machine(value: &Value) -> Option<(MachineInfo, CpuMask)> {
-    let text = |name: &str| value[name].as_str().map(str::to_owned);
     let machine = MachineInfo {
-        model: text("model")?,
-        processors: count(&value["processors"])?,
-        memory_kib: value["memory_kib"].as_u64()?,
-        kernel: text("kernel")?,
-        is_virtual: value["virtual"].as_bool()?,
+        model: field(value, "model")?,
+        processors: field(value, "processors")?,
+        memory_kib: field(value, "memory_kib")?,
+        kernel: field(value, "kernel")?,
+        is_virtual: field(value, "virtual")?,
     };
-    Some((machine, CpuMask::parse(text("cpus")?.as_bytes())?))
+    Some((machine, CpuMask::parse(field::<String>(value, "cpus")?.as_bytes())?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::fake;
+    use std::time::Duration;
+
+    use crate::measure::{Sample, fake};
 
     #[test]
     fn samples_and_machines_round_trip() {
@@ -111,12 +80,11 @@ mod tests {
         full.conditions.settled = Some(true);
         full.conditions.governor = Some("performance".into());
         for sample in [full, fake::sample(0.125)] {
-            let text = Value::Object(object(&sample)).to_string();
-            let value = serde_json::from_str(&text).expect("JSON");
-            assert_eq!(super::sample(&value), Some(sample));
+            let text = json!(sample).to_string();
+            assert_eq!(serde_json::from_str::<Sample>(&text).expect("JSON"), sample);
+            let negative = text.replace("\"wall_s\":", "\"wall_s\":-");
+            assert!(serde_json::from_str::<Sample>(&negative).is_err());
         }
-        assert_eq!(sample(&json!({"wall_s": -1})), None);
-        assert_eq!(sample(&json!([])), None);
         let mask = CpuMask::parse(b"0-1").expect("a mask");
         let ours = (MachineInfo::query(), mask);
         assert_eq!(read_machine(&machine(&ours.0, &ours.1)), Some(ours));
