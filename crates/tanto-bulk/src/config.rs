@@ -6,12 +6,11 @@ mod read;
 mod stage;
 mod write;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tanto_exec::job::ResourceLimits;
 
-pub use self::keys::{KEYS, Key};
+pub use self::keys::{Config, KEYS, Key};
 pub use self::read::{ConfigError, ConfigProblem};
 pub use self::stage::Stage;
 
@@ -20,108 +19,6 @@ pub const NO_SANDBOX: &str = "none";
 
 /// The variable that names the file with settings of the tree.
 const MAKECONF: &str = "MAKECONF";
-
-/// All settings. Paths are absolute after `Config::read`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
-    pub pkgsrc: String,
-    /// bmake.
-    pub make: String,
-    pub prefix: String,
-    /// The database of installed packages.
-    pub pkgdb: String,
-    /// Binary packages are in `All` below it.
-    pub packages: String,
-    pub bulklog: String,
-    pub state: String,
-    /// An archive or a directory that fills an empty prefix.
-    pub bootstrapkit: String,
-    pub pkg_add: String,
-    pub pkg_delete: String,
-    /// PKG_SUFX.
-    pub pkg_sufx: String,
-    /// A list of the wanted directories; empty for the whole tree.
-    pub limited_list: String,
-    /// Reuses scan results while their inputs are unchanged.
-    pub reuse_scan_results: bool,
-    /// The user of build stages if Tanto is root.
-    pub unprivileged_user: String,
-    /// Fetches and verifies as that user too.
-    pub use_unprivileged_checksum: bool,
-    /// Parallel scans; 0 for the number of processors.
-    pub scan_clients: usize,
-    /// Job tokens for all packages; 0 for the number of processors.
-    pub jobs: usize,
-    /// MAKE_JOBS of each package; 0 for the number of tokens.
-    pub make_jobs: usize,
-    /// A `SandboxKind`, or `NO_SANDBOX`.
-    pub sandbox: String,
-    /// Builds the other packages if dependencies are missing.
-    pub ignore_missing_dependencies: bool,
-    /// Ignores that a package that this one was built with is newer.
-    pub skip_age_check: bool,
-    /// Rebuilds packages whose options or settings of `mk.conf` changed.
-    pub rebuild_on_options: bool,
-    /// A command that runs first; empty for none, as below.
-    pub script_phase_pre_build: String,
-    /// The root of the system that packages see.
-    pub sandbox_root: String,
-    pub scratch_size: Scratch,
-    /// Mounts dependencies as layers.
-    pub layers: bool,
-    /// The size limit of the layers, in bytes.
-    pub layers_size: Option<u64>,
-    pub wrkobjdir: String,
-    pub distdir: String,
-    /// The first site to fetch from.
-    pub master_site_override: String,
-    /// Fetches files that ask for interaction too.
-    pub ignore_interactive_fetch: bool,
-    /// Runs for each fetched file.
-    pub post_fetch_hook: String,
-    /// Archives the work directory of a failed package.
-    pub keep_wrkdir: bool,
-    /// Archives the prefix of a failed package.
-    pub keep_prefix: bool,
-    /// Parallel packages; 0 for the number of processors.
-    pub build_clients: usize,
-    /// Runs outside of a mounted sandbox.
-    pub client_prepare_chroot: String,
-    /// Runs inside of a mounted sandbox.
-    pub client_prepare_action: String,
-    /// Runs for each built package before it is moved to its place.
-    pub sync_package: String,
-    /// Runs for each failed package.
-    pub sync_buildlog: String,
-    pub script_phase_scan: String,
-    pub script_phase_build: String,
-    pub script_phase_report: String,
-    pub script_phase_upload: String,
-    /// The URL of published reports.
-    pub base_url: String,
-    pub rsync: String,
-    pub pkg_rsync_args: String,
-    pub pkg_rsync_target: String,
-    pub report_rsync_args: String,
-    pub report_rsync_target: String,
-    pub mail: String,
-    pub report_subject_prefix: String,
-    pub report_recipients: String,
-    /// Prints a signature of its input; empty if packages are not signed.
-    pub sign_command: String,
-    /// The user of `sign_command` if Tanto is root.
-    pub sign_user: String,
-    pub sign_keys: String,
-    /// Public keys or certificates for verifying; empty for those of `sign_keys`.
-    pub sign_public_key: String,
-    pub signed: String,
-    /// Limits of stages without their own.
-    pub limits: Limits,
-    /// Limits of single stages.
-    pub stages: BTreeMap<String, Limits>,
-    /// Additional environment variables of scans and builds.
-    pub environment: BTreeMap<String, String>,
-}
 
 /// How long the output of an ended command may stay open, in milliseconds.
 const LINGER_MS: i64 = 2_000;
@@ -194,73 +91,6 @@ impl Limits {
             linger_ms: Some(LINGER_MS),
             sample: true,
             ..ResourceLimits::NONE
-        }
-    }
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            pkgsrc: "/usr/pkgsrc".into(),
-            make: "bmake".into(),
-            prefix: "/usr/pkg".into(),
-            pkgdb: "/var/db/pkg".into(),
-            packages: "packages".into(),
-            bulklog: "bulklog".into(),
-            state: "state".into(),
-            bootstrapkit: String::new(),
-            pkg_add: "pkg_add".into(),
-            pkg_delete: "pkg_delete".into(),
-            pkg_sufx: ".tgz".into(),
-            limited_list: String::new(),
-            reuse_scan_results: true,
-            unprivileged_user: "pbulk".into(),
-            use_unprivileged_checksum: false,
-            scan_clients: 0,
-            jobs: 0,
-            make_jobs: 0,
-            sandbox: "bind".into(),
-            ignore_missing_dependencies: false,
-            skip_age_check: false,
-            rebuild_on_options: false,
-            script_phase_pre_build: String::new(),
-            sandbox_root: "/".into(),
-            scratch_size: Scratch::Auto,
-            layers: true,
-            layers_size: Some(20 << 30),
-            wrkobjdir: "/scratch".into(),
-            distdir: "distfiles".into(),
-            master_site_override: String::new(),
-            ignore_interactive_fetch: false,
-            post_fetch_hook: String::new(),
-            keep_wrkdir: false,
-            keep_prefix: false,
-            build_clients: 0,
-            client_prepare_chroot: String::new(),
-            client_prepare_action: String::new(),
-            sync_package: String::new(),
-            sync_buildlog: String::new(),
-            script_phase_scan: String::new(),
-            script_phase_build: String::new(),
-            script_phase_report: String::new(),
-            script_phase_upload: String::new(),
-            base_url: String::new(),
-            rsync: "rsync".into(),
-            pkg_rsync_args: "-av --delete-excluded --delay-updates -e ssh".into(),
-            pkg_rsync_target: String::new(),
-            report_rsync_args: "-avz --delete-excluded -e ssh".into(),
-            report_rsync_target: String::new(),
-            mail: "mail".into(),
-            report_subject_prefix: "pkgsrc".into(),
-            report_recipients: String::new(),
-            sign_command: String::new(),
-            sign_user: String::new(),
-            sign_keys: String::new(),
-            sign_public_key: String::new(),
-            signed: "signed".into(),
-            limits: Limits { hang_ms: Some(30 * 60_000), log: Some(1 << 30), ..Limits::default() },
-            stages: BTreeMap::new(),
-            environment: BTreeMap::new(),
         }
     }
 }

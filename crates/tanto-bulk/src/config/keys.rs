@@ -1,6 +1,8 @@
-//! The table of keys.
+//! The table of keys: their types, defaults and descriptions.
 
-use super::Config;
+use std::collections::BTreeMap;
+
+use super::{Limits, Scratch};
 
 #[derive(Clone, Copy)]
 pub struct Key {
@@ -23,145 +25,189 @@ pub(super) enum Field {
     Count(fn(&mut Config) -> &mut usize),
     Time(fn(&mut Config) -> &mut Option<i64>),
     Size(fn(&mut Config) -> &mut Option<u64>),
-    Scratch(fn(&mut Config) -> &mut super::Scratch),
+    Scratch(fn(&mut Config) -> &mut Scratch),
 }
 
-/// A row of the table: `NAME: TYPE PLACE, DESCRIPTION;`.
-macro_rules! keys {
-    ($($name:literal: $kind:ident $($place:ident).+, $doc:literal;)*) => {
-        &[$(Key { name: $name, doc: $doc, field: Field::$kind(|it| &mut it.$($place).+) }),*]
+/// The Rust type of a kind of value.
+macro_rules! rust_type {
+    (Flag) => { bool };
+    (Count) => { usize };
+    (Size) => { Option<u64> };
+    (Scratch) => { Scratch };
+    ($text:ident) => { String };
+}
+
+/// Declares `Config`, its defaults, and `KEYS` in the order of the file.
+macro_rules! settings {
+    (
+        values { $($key:ident: $kind:ident = $default:expr, $doc:literal;)* }
+        limits { $($name:literal: $type:ident $limit:ident, $about:literal;)* }
+    ) => {
+        /// All settings. Paths are absolute after `Config::read`.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub struct Config {
+            $(
+                #[doc = $doc]
+                pub $key: rust_type!($kind),
+            )*
+            /// Limits of stages without their own.
+            pub limits: Limits,
+            /// Limits of single stages.
+            pub stages: BTreeMap<String, Limits>,
+            /// Additional environment variables of scans and builds.
+            pub environment: BTreeMap<String, String>,
+        }
+
+        impl Default for Config {
+            fn default() -> Config {
+                Config {
+                    $($key: $default,)*
+                    limits: Limits { hang_ms: Some(30 * 60_000), log: Some(1 << 30), ..Limits::default() },
+                    stages: BTreeMap::new(),
+                    environment: BTreeMap::new(),
+                }
+            }
+        }
+
+        pub static KEYS: &[Key] = &[
+            $(Key { name: stringify!($key), doc: $doc, field: Field::$kind(|it| &mut it.$key) },)*
+            $(Key { name: $name, doc: $about, field: Field::$type(|it| &mut it.limits.$limit) },)*
+        ];
     };
 }
 
-/// In the order of the file.
-pub static KEYS: &[Key] = keys! {
-    "pkgsrc": Path pkgsrc,
+settings! {
+values {
+    pkgsrc: Path = "/usr/pkgsrc".into(),
         "The package tree.";
-    "make": Program make,
+    make: Program = "bmake".into(),
         "The program that reads its makefiles.";
-    "prefix": Path prefix,
+    prefix: Path = "/usr/pkg".into(),
         "The directory in which packages are installed. It is emptied before each package.";
-    "pkgdb": Path pkgdb,
+    pkgdb: Path = "/var/db/pkg".into(),
         "The database of installed packages. It is emptied before each package.";
-    "packages": Path packages,
+    packages: Path = "packages".into(),
         "Binary packages are in All below it.";
-    "bulklog": Path bulklog,
+    bulklog: Path = "bulklog".into(),
         "Logs of failed packages, one directory per package.";
-    "state": Path state,
+    state: Path = "state".into(),
         "Tanto's own state, including the database.";
-    "bootstrapkit": Path bootstrapkit,
+    bootstrapkit: Path = String::new(),
         "An archive or directory with the initial contents of prefix. A build requires it.";
-    "pkg_add": Program pkg_add,
+    pkg_add: Program = "pkg_add".into(),
         "The program that installs packages: of the system, or of the bootstrap kit in prefix.";
-    "pkg_delete": Program pkg_delete,
+    pkg_delete: Program = "pkg_delete".into(),
         "The program that removes packages: of the system, or of the bootstrap kit in prefix.";
-    "pkg_sufx": Text pkg_sufx,
+    pkg_sufx: Text = ".tgz".into(),
         "The suffix of binary packages (PKG_SUFX).";
-    "limited_list": Path limited_list,
+    limited_list: Path = String::new(),
         "A file with one CATEGORY/DIRECTORY per line: build only these and their dependencies. Empty: the whole tree.";
-    "reuse_scan_results": Flag reuse_scan_results,
+    reuse_scan_results: Flag = true,
         "Scan a directory again only if an input of its last scan has changed.";
-    "unprivileged_user": Text unprivileged_user,
+    unprivileged_user: Text = "pbulk".into(),
         "The user for configure and build stages if Tanto runs as root. Empty: root.";
-    "use_unprivileged_checksum": Flag use_unprivileged_checksum,
+    use_unprivileged_checksum: Flag = false,
         "That user also fetches and checks files.";
-    "scan_clients": Count scan_clients,
+    scan_clients: Count = 0,
         "The number of directories scanned at a time. 0: one per processor.";
-    "jobs": Count jobs,
+    jobs: Count = 0,
         "The number of jobs of all packages together, at least one each. 0: one per processor.";
-    "make_jobs": Count make_jobs,
+    make_jobs: Count = 0,
         "The maximum number of jobs of one package (MAKE_JOBS). 0: all free ones.";
-    "ignore_missing_dependencies": Flag ignore_missing_dependencies,
+    ignore_missing_dependencies: Flag = false,
         "Build the other packages if a dependency does not exist.";
-    "skip_age_check": Flag skip_age_check,
+    skip_age_check: Flag = false,
         "Treat a package as up to date even if a package that it was built with is newer.";
-    "rebuild_on_options": Flag rebuild_on_options,
+    rebuild_on_options: Flag = false,
         "Rebuild a package if its options, or other settings of mk.conf that it uses, have changed.";
-    "script_phase_pre_build": Text script_phase_pre_build,
+    script_phase_pre_build: Text = String::new(),
         "A shell command, run at the beginning of a bulk build, but not of one that resumes.";
-    "script_phase_scan": Text script_phase_scan,
+    script_phase_scan: Text = String::new(),
         "A shell command, run before the scan.";
-    "script_phase_build": Text script_phase_build,
+    script_phase_build: Text = String::new(),
         "A shell command, run before packages are built.";
-    "script_phase_report": Text script_phase_report,
+    script_phase_report: Text = String::new(),
         "A shell command, run at the end of the build.";
-    "script_phase_upload": Text script_phase_upload,
+    script_phase_upload: Text = String::new(),
         "A shell command, run after script_phase_report.";
-    "base_url": Text base_url,
+    base_url: Text = String::new(),
         "The URL of published reports.";
-    "rsync": Program rsync,
+    rsync: Program = "rsync".into(),
         "The program that copies packages and reports to a server.";
-    "pkg_rsync_args": Text pkg_rsync_args,
+    pkg_rsync_args: Text = "-av --delete-excluded --delay-updates -e ssh".into(),
         "Its arguments for packages, separated by blanks.";
-    "pkg_rsync_target": Text pkg_rsync_target,
+    pkg_rsync_target: Text = String::new(),
         "The destination of packages. Empty: not sent.";
-    "report_rsync_args": Text report_rsync_args,
+    report_rsync_args: Text = "-avz --delete-excluded -e ssh".into(),
         "Its arguments for reports and logs, separated by blanks.";
-    "report_rsync_target": Text report_rsync_target,
+    report_rsync_target: Text = String::new(),
         "The destination of reports and logs. Empty: not sent.";
-    "mail": Program mail,
+    mail: Program = "mail".into(),
         "The program that sends mail: mail -s SUBJECT RECIPIENT... with the text as its input.";
-    "report_subject_prefix": Text report_subject_prefix,
+    report_subject_prefix: Text = "pkgsrc".into(),
         "The prefix of mail subjects.";
-    "report_recipients": Text report_recipients,
+    report_recipients: Text = String::new(),
         "Mail addresses for the report, separated by blanks. Empty: no mail.";
-    "sign_command": Text sign_command,
+    sign_command: Text = String::new(),
         "A shell command that writes a signature of its input. Empty: packages are not signed.";
-    "sign_user": Text sign_user,
+    sign_user: Text = String::new(),
         "The user for sign_command if Tanto is root. No other user needs access to the key.";
-    "sign_keys": Path sign_keys,
+    sign_keys: Path = String::new(),
         "The directory with the key: GNUPGHOME of sign_command. Builds cannot see it.";
-    "sign_public_key": Path sign_public_key,
+    sign_public_key: Path = String::new(),
         "A file with the public keys (gpg --export) or certificates (PEM) that verify each signature. Empty: the PGP keys in sign_keys, or any certificate.";
-    "signed": Path signed,
+    signed: Path = "signed".into(),
         "Signed packages are in All below it.";
-    "build_clients": Count build_clients,
+    build_clients: Count = 0,
         "The number of packages built at a time, each in its own sandbox. 0: one per processor. Without a sandbox: one.";
-    "sandbox": Sandbox sandbox,
+    sandbox: Sandbox = "bind".into(),
         "The kind of sandbox: \"bind\", \"overlay\", \"tmpfs\", or \"none\" to build on the machine itself.";
-    "sandbox_root": Path sandbox_root,
+    sandbox_root: Path = "/".into(),
         "The system that packages see. It is not modified. \"/\": that of the machine.";
-    "scratch_size": Scratch scratch_size,
+    scratch_size: Scratch = Scratch::Auto,
         "Memory that a package may use for its files. \"auto\": half of the free memory for all packages together. \"0\": all files on disk, below state. A package that needs more is built on disk.";
-    "layers": Flag layers,
+    layers: Flag = true,
         "Unpack dependencies once and share them, if possible, instead of installing them for each package.";
-    "layers_size": Size layers_size,
+    layers_size: Size = Some(20 << 30),
         "The maximum size of unpacked packages in state. \"0\": unlimited.";
-    "wrkobjdir": Path wrkobjdir,
+    wrkobjdir: Path = "/scratch".into(),
         "The place of work directories in a sandbox (WRKOBJDIR).";
-    "distdir": Path distdir,
+    distdir: Path = "distfiles".into(),
         "Fetched files (DISTDIR).";
-    "master_site_override": Text master_site_override,
+    master_site_override: Text = String::new(),
         "Sites that are tried before all others (MASTER_SITE_OVERRIDE), separated by blanks.";
-    "ignore_interactive_fetch": Flag ignore_interactive_fetch,
+    ignore_interactive_fetch: Flag = false,
         "Also fetch files that a user would have to fetch (IGNORE_INTERACTIVE_FETCH).";
-    "post_fetch_hook": Text post_fetch_hook,
+    post_fetch_hook: Text = String::new(),
         "A shell command, run outside of sandboxes for each fetched and verified file, with the file, its URL and its path below distdir as $1 to $3.";
-    "keep_wrkdir": Flag keep_wrkdir,
+    keep_wrkdir: Flag = false,
         "Keep the work directory of a failed package, as an archive in bulklog.";
-    "keep_prefix": Flag keep_prefix,
+    keep_prefix: Flag = false,
         "Keep the prefix of a failed package, as an archive in bulklog.";
-    "client_prepare_chroot": Text client_prepare_chroot,
+    client_prepare_chroot: Text = String::new(),
         "A shell command, run outside after a sandbox was mounted, with its root as $1.";
-    "client_prepare_action": Text client_prepare_action,
+    client_prepare_action: Text = String::new(),
         "A shell command, run inside each new sandbox of a package.";
-    "sync_package": Text sync_package,
+    sync_package: Text = String::new(),
         "A shell command, run outside of sandboxes for each built package, with its file, name, categories and PKG_SUFX as $1 to $4.";
-    "sync_buildlog": Text sync_buildlog,
+    sync_buildlog: Text = String::new(),
         "A shell command, run outside of sandboxes for each failed package, with bulklog and its name as $1 and $2.";
-    "hang_timeout": Time limits.hang_ms,
+}
+limits {
+    "hang_timeout": Time hang_ms,
         "Kill a command after this long without CPU use, output or new processes. \"0\": no limit.";
-    "timeout": Time limits.total_ms,
+    "timeout": Time total_ms,
         "Kill a command after this time. \"0\": no limit.";
-    "cpu_limit": Time limits.cpu_ms,
+    "cpu_limit": Time cpu_ms,
         "Kill a command whose processes together have used this much processor time. \"0\": no limit.";
-    "memory_limit": Size limits.memory,
+    "memory_limit": Size memory,
         "Kill a command whose processes together use more memory than this. \"0\": no limit.";
-    "log_limit": Size limits.log,
+    "log_limit": Size log,
         "Kill a command that prints more than this. The log keeps the beginning and the end. \"0\": no limit.";
-    "disk_limit": Size limits.disk,
+    "disk_limit": Size disk,
         "Kill a command if the files that its package has written, in its work directory or sandbox, are larger than this. \"0\": no limit.";
-};
+}
+}
 
 /// Keys that may also be in a table `[stage.NAME]`.
 pub(super) const OF_STAGES: [&str; 6] =
