@@ -24,12 +24,13 @@ use tanto_exec::text::units::{rough_duration, seconds};
 use tanto_sys::machine::affinity::CpuMask;
 use tanto_sys::machine::info::MachineInfo;
 
+use crate::Error;
 use crate::measure::{Executor, LocalExecutor, RunError, conditions};
 use crate::output::Format;
-use crate::{Error, Outcome};
 use comparison::Comparison;
 use experiment::{Observer, PairedExperiment};
 use record::{CompareRecord, StopReason, Variant};
+use tanto_exec::command_output::CommandOutput;
 
 pub use options::{CompareOptions, Percentage};
 
@@ -40,19 +41,19 @@ const LOG_DIR: &str = ".tanto/bench";
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the experiment.
-pub fn run(options: &CompareOptions) -> Result<Outcome, Error> {
+pub fn run(options: &CompareOptions) -> Result<CommandOutput, Error> {
     options.check()?;
     let mut executor = LocalExecutor::new(options.controls.clone(), Path::new(LOG_DIR))?;
     Ok(compare(options, &mut executor))
 }
 
-fn compare(options: &CompareOptions, executor: &mut dyn Executor) -> Outcome {
+fn compare(options: &CompareOptions, executor: &mut dyn Executor) -> CommandOutput {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let notes = validity::check_commands(&Variant::all(options), path.as_bytes());
     let mut presenter = Presenter::new(options, notes);
     let record = PairedExperiment::new(options, executor).run(&mut presenter);
     presenter.clear();
-    let mut outcome = Outcome { stdout: presenter.report(&record), ..Outcome::default() };
+    let mut outcome = CommandOutput { out: presenter.report(&record), ..CommandOutput::default() };
     match &record.stopped {
         Some(StopReason::Failed(run, error)) => {
             let code = match error {
@@ -71,7 +72,7 @@ fn compare(options: &CompareOptions, executor: &mut dyn Executor) -> Outcome {
         for comparison in Comparison::all(&record).iter().filter(|comparison| comparison.is_slower_by(limit)) {
             let Variant { name, is_control, .. } = &record.variants[comparison.variant];
             if !is_control {
-                outcome.stderr.extend(format!("tanto: {name} is slower by more than {} %\n", 100.0 * limit).bytes());
+                outcome.err.extend(format!("tanto: {name} is slower by more than {} %\n", 100.0 * limit).bytes());
                 outcome.code = outcome.code.max(1);
             }
         }

@@ -16,16 +16,17 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::Error;
 use crate::measure::{self, Executor, LocalExecutor, RunError, conditions};
 use crate::output::{Format, OutputFile};
 use crate::random::new_seed;
-use crate::{Error, Outcome};
 use analysis::JobsAnalysis;
 use append::AppendFile;
 use experiment::{Experiment, JobsRun, Setup};
 use file::FileError;
 use options::{PLACEHOLDER, replace_all};
 use table::RunTable;
+use tanto_exec::command_output::CommandOutput;
 
 pub use options::{JobCounts, JobsOptions};
 
@@ -35,7 +36,7 @@ const STATE_DIR: &str = ".tanto/bench";
 const DEFAULT_FILE: &str = ".tanto/bench/jobs.json";
 
 /// Runs the experiment. Prints each run at once; the outcome holds the conclusions.
-pub fn run(options: &JobsOptions) -> Result<Outcome, Error> {
+pub fn run(options: &JobsOptions) -> Result<CommandOutput, Error> {
     options.check()?;
     let mut session = Session::new(options)?;
     let mut executor = LocalExecutor::new(options.controls.clone(), Path::new(STATE_DIR))?;
@@ -126,8 +127,8 @@ impl Session<'_> {
     }
 
     /// Prints the conclusions and the error, and saves the recommendation.
-    fn finish(&self, error: Option<RunError>) -> Result<Outcome, Error> {
-        let mut outcome = Outcome::default();
+    fn finish(&self, error: Option<RunError>) -> Result<CommandOutput, Error> {
+        let mut outcome = CommandOutput::default();
         let analysis = JobsAnalysis::of(&self.experiment);
         if let Some(analysis) = &analysis {
             outcome.print(&format!("\n{}", analysis.text()));
@@ -140,7 +141,7 @@ impl Session<'_> {
                 if let RunError::Interrupted(signal) = error { u8::try_from(128 + signal).unwrap_or(1) } else { 1 };
             outcome.fail(&error.message(), code);
             if analysis.is_some() {
-                outcome.stderr.extend_from_slice(b"tanto: run the same command with --resume to continue\n");
+                outcome.err.extend_from_slice(b"tanto: run the same command with --resume to continue\n");
             }
             return Ok(outcome);
         }

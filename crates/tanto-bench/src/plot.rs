@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::Error;
 use crate::jobs::file::{self, Timings};
 use crate::output::{OutputFile, write_all};
-use crate::{Error, Outcome};
+use tanto_exec::command_output::CommandOutput;
 
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct PlotOptions {
@@ -16,7 +17,7 @@ pub struct PlotOptions {
 }
 
 /// Draws the chart and lists the files written.
-pub fn run(options: &PlotOptions) -> Result<Outcome, Error> {
+pub fn run(options: &PlotOptions) -> Result<CommandOutput, Error> {
     let all = options.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, Error>>()?;
     let first = all.first().map(|(_, timings)| timings.title.clone()).unwrap_or_default();
     let is_common = all.iter().all(|(_, timings)| timings.title == first);
@@ -26,7 +27,7 @@ pub fn run(options: &PlotOptions) -> Result<Outcome, Error> {
         false => timings.series(&format!("{name}: {}", timings.title)),
     });
     let chart = file::chart(&title, series.collect());
-    let mut outcome = Outcome::default();
+    let mut outcome = CommandOutput::default();
     outcome.print(&write_all(&options.outputs, |format| chart.render(format))?);
     Ok(outcome)
 }
@@ -45,7 +46,7 @@ mod tests {
     use crate::output::Format;
     use tanto_testing::Scratch;
 
-    fn plot(dir: &Scratch, files: &[&str], outputs: &[&str], title: Option<&str>) -> Result<Outcome, Error> {
+    fn plot(dir: &Scratch, files: &[&str], outputs: &[&str], title: Option<&str>) -> Result<CommandOutput, Error> {
         let output = |name: &&str| OutputFile::new(dir.at(name), Format::IMAGES).expect("a format");
         run(&PlotOptions {
             files: files.iter().map(|name| dir.at(name)).collect(),

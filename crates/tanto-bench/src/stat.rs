@@ -11,10 +11,11 @@ use tanto_exec::text::table::right_aligned;
 use tanto_sys::fs::stat::{Accessor, StatCall, mtimes_by};
 use tanto_sys::machine::cpu;
 
+use crate::Error;
 use crate::output::{Format, OutputFile, write_all};
-use crate::{Error, Outcome};
 use grid::{Grid, GridRow};
 use search::{Found, MAX_FILES, search};
+use tanto_exec::command_output::CommandOutput;
 
 /// New rounds of measurements start within this time. Slow calls are cut off after twice this time.
 const MEASURING: Duration = Duration::from_secs(3);
@@ -73,7 +74,7 @@ impl Method {
 }
 
 /// Measures on the files of a directory.
-pub fn run(options: &StatOptions) -> Result<Outcome, Error> {
+pub fn run(options: &StatOptions) -> Result<CommandOutput, Error> {
     options.outputs.iter().try_for_each(OutputFile::check)?;
     let dir = &options.directory;
     let found = search(dir).map_err(|error| Error::read(dir, &error))?;
@@ -90,7 +91,7 @@ pub fn run(options: &StatOptions) -> Result<Outcome, Error> {
         Format::Csv => grid.csv().into(),
         Format::Svg | Format::Png => grid.chart().render(format),
     })?;
-    let mut outcome = Outcome::default();
+    let mut outcome = CommandOutput::default();
     outcome.print(&(text + &written));
     Ok(outcome)
 }

@@ -3,6 +3,7 @@
 
 pub mod build_settings;
 pub mod distfiles;
+pub mod enter;
 pub mod environment;
 pub mod execution;
 pub mod failure;

@@ -1,5 +1,6 @@
 //! Settings of a bulk build, from one TOML file with pbulk's names where they mean the same.
 
+pub mod file;
 mod keys;
 pub mod pbulk;
 mod read;

@@ -2,6 +2,7 @@
 //! requests and the database.
 
 pub mod bulk_build;
+pub mod check;
 mod clients;
 mod control;
 pub mod control_socket;
@@ -26,6 +27,7 @@ pub mod sources;
 pub mod state;
 pub mod state_dir;
 mod status;
+pub mod status_screen;
 pub mod up_to_date;
 
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@ mod index;
 pub mod messages;
 pub mod meta_dir;
 mod nearest;
+pub mod resolved_scan;
 #[cfg(test)]
 mod tests;
 

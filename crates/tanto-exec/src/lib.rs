@@ -1,8 +1,10 @@
 //! Jobs, the scheduler, the run loop, runners, and the events of a build.
 
 pub mod clock;
+pub mod command_output;
 pub mod elf;
 pub mod event;
+pub mod file_watcher;
 pub mod frontend;
 pub mod job;
 pub mod jobserver;
@@ -13,6 +15,7 @@ pub mod runner;
 pub mod sandbox;
 pub mod schedule;
 pub mod simulate;
+pub mod single_command;
 pub mod spilled;
 pub mod startup;
 #[cfg(test)]

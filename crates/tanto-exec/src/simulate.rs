@@ -1,5 +1,7 @@
 //! Simulated builds: a schedule against a virtual clock. Each command takes its expected time.
 
+pub mod table;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -42,6 +44,14 @@ impl SimulatedBuild {
     pub fn idle_ms(&self) -> u64 {
         self.makespan_ms.saturating_mul(self.slots as u64).saturating_sub(self.work_ms)
     }
+}
+
+/// Returns 1, 2, 4 ... 64, and the number of processors.
+pub fn usual_slots(processors: usize) -> Vec<usize> {
+    let mut slots: Vec<usize> = (0..7).map(|power| 1 << power).chain([processors.max(1)]).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
 }
 
 /// Returns the order with the shortest simulated makespan. The critical path is the default; for some builds, counting

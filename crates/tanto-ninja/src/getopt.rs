@@ -1,7 +1,7 @@
 //! Parses command lines like glibc's `getopt_long`, for `ninja` and its tools: operands may precede flags, short flags
 //! may be bundled, long names abbreviated.
 
-use crate::suggest;
+use tanto_exec::text::suggest;
 
 pub trait Flag: Sized + 'static {
     /// The short name.

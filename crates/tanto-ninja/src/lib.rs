@@ -1,6 +1,7 @@
 //! Ninja's language: manifest to graph to plan, `.ninja_log` and `.ninja_deps`, and the `-t` tools. Commands are run
 //! by `tanto-exec`.
 
+pub mod build_dir_lock;
 pub mod builddir;
 pub mod canon;
 pub mod depfile;
@@ -17,12 +18,13 @@ pub mod ids;
 pub mod load;
 pub mod logs;
 pub mod msvc;
+pub mod other_ninja;
 pub(crate) mod paths;
 pub mod plan;
 pub mod scan;
 pub mod snapshot;
 pub mod sources;
-pub mod suggest;
+pub mod stats;
 pub(crate) mod syntax;
 pub mod targets;
 pub mod tools;

@@ -9,7 +9,7 @@ use crate::graph::{Edge, Graph, GraphView};
 use crate::hash::Set;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::DepsLog;
-use crate::suggest;
+use tanto_exec::text::suggest;
 
 #[derive(Clone, Copy, Default)]
 pub struct LookupOptions<'a> {

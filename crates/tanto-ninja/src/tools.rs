@@ -11,8 +11,8 @@ use crate::getopt::Bad;
 use crate::graph::Graph;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
-use crate::suggest;
 use crate::targets::{self, LookupOptions};
+use tanto_exec::text::suggest;
 
 mod browse;
 mod clean;

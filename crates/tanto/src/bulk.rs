@@ -1,44 +1,36 @@
 //! `tanto bulk`: runs its subcommands.
 
 mod args;
-mod check;
-mod config;
-mod enter;
-mod resolve;
-mod scan;
-mod simulate;
-mod status;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
 
 use tanto_bulk::attempt::distfiles::Fetch;
-use tanto_bulk::config::Config;
-use tanto_bulk::coordinator::bulk_build::{self, BuildEnd, BuildRequest};
+use tanto_bulk::attempt::enter;
+use tanto_bulk::config::file::create_config;
+use tanto_bulk::config::{Config, pbulk};
+use tanto_bulk::coordinator::bulk_build::{self, BuildEnd, BuildReport, BuildRequest};
+use tanto_bulk::coordinator::check::{CheckRequest, check};
 use tanto_bulk::coordinator::control_socket::Response;
 use tanto_bulk::coordinator::install_artifact::PackageInstall;
 use tanto_bulk::coordinator::queries::LastRun;
-use tanto_bulk::coordinator::{debug_shell, pbulk_files, requests};
+use tanto_bulk::coordinator::simulate::forecast::{ForecastRequest, forecast};
+use tanto_bulk::coordinator::{debug_shell, pbulk_files, phases, requests, status_screen};
 use tanto_bulk::error::{BulkError, cause};
-use tanto_bulk::publish::publication;
+use tanto_bulk::publish::publication::{self, ReportForm};
 use tanto_bulk::publish::sign::process;
-use tanto_bulk::report::machine;
-use tanto_bulk::resolve::meta_dir::with_presolve;
+use tanto_bulk::resolve::resolved_scan::{ResolveRequest, resolve_scans};
+use tanto_exec::command_output::CommandOutput;
+use tanto_exec::simulate::usual_slots;
 use tanto_sys::fs::file;
+use tanto_sys::machine::cpu;
 use tanto_sys::process::lifecycle;
 
 pub use self::args::BulkCommand;
-use self::args::{
-    BulkBuildArgs, BulkReportArgs, ExportArgs, ImportArgs, InternalArgs, LogArgs, PackageArgs, PackagesArgs,
-    PublishArgs, ShellArgs,
-};
-use self::config::{CONFIG, read_config};
+use self::args::{BulkReportArgs, BulkSimulateArgs, InternalArgs, PackagesArgs, PublishArgs};
 use crate::invocation::Invocation;
 use crate::ninja::view::{self, Display};
-use crate::output::CommandOutput;
 use crate::settings;
 use crate::settings::EnvVars;
 
@@ -48,29 +40,54 @@ const INTERRUPTED: u8 = 130;
 const MACHINE_FAILED: u8 = 126;
 
 pub fn run(command: BulkCommand) -> CommandOutput {
-    match command {
-        BulkCommand::Init(args) => init(&args.dir),
-        BulkCommand::Scan(args) => scan::run(&args),
-        BulkCommand::Resolve(args) => resolve::run(&args),
-        BulkCommand::Check(args) => check::run(&args),
-        BulkCommand::Build(args) => build(&args),
-        BulkCommand::Status(args) => status::run(&args),
-        BulkCommand::Why(args) => why(&args),
-        BulkCommand::Log(args) => log(&args),
-        BulkCommand::Shell(args) => shell(&args),
-        BulkCommand::Retry(args) => request(&args, requests::retry),
-        BulkCommand::Skip(args) => request(&args, requests::skip),
-        BulkCommand::Kill(args) => request(&args, requests::kill),
-        BulkCommand::Report(args) => report(&args),
-        BulkCommand::Publish(args) => publish(&args),
-        BulkCommand::Import(args) => import(&args),
-        BulkCommand::Export(args) => export(&args),
-        BulkCommand::Simulate(args) => simulate::run(&args),
-        BulkCommand::Enter(args) => run_internal_command(b"enter", args),
-        BulkCommand::Fetch(args) => run_internal_command(b"fetch", args),
-        BulkCommand::Deliver(args) => run_internal_command(b"deliver", args),
-        BulkCommand::Signer(args) => run_internal_command(b"signer", args),
-    }
+    execute(command).unwrap_or_else(|error| failed(&error))
+}
+
+fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
+    let text = match command {
+        BulkCommand::Init(args) => create_config(&args.dir)?,
+        BulkCommand::Scan(args) => {
+            return phases::scan_tree(&args.config.read()?, args.verify_scan, args.output.as_deref(), &mut shown()?);
+        }
+        BulkCommand::Resolve(args) => {
+            let (output, missing) = (args.output.as_deref(), args.missing.as_deref());
+            return resolve_scans(ResolveRequest { scans: &args.scans, output, missing, partial: args.partial });
+        }
+        BulkCommand::Check(args) => {
+            let resolved = args.resolved.as_deref();
+            return check(&args.config.read()?, CheckRequest { resolved, json: args.json, cutoff: args.cutoff });
+        }
+        BulkCommand::Build(args) => {
+            let resolved = args.resolved.as_deref();
+            let request = BuildRequest { resolved, again: args.again, cutoff: args.cutoff };
+            return bulk_build::run(&args.config.read()?, request, &shown).map(built);
+        }
+        BulkCommand::Status(args) => status_screen::show(&args.config.read()?, args.watch)?,
+        BulkCommand::Why(args) => LastRun::read(&args.config.read()?)?.why(&args.package.to_string_lossy())?,
+        BulkCommand::Log(args) => {
+            let config = args.config.read()?;
+            LastRun::read(&config)?.log(&config, &args.package.to_string_lossy(), args.stage.as_deref())?
+        }
+        BulkCommand::Shell(args) => {
+            let (package, command) = (args.package.to_string_lossy(), args.command.as_deref());
+            let code = debug_shell::run(&args.config.read()?, &package, command)?;
+            return Ok(CommandOutput::default().with_code(code));
+        }
+        BulkCommand::Retry(args) => return request(&args, requests::retry),
+        BulkCommand::Skip(args) => return request(&args, requests::skip),
+        BulkCommand::Kill(args) => return request(&args, requests::kill),
+        BulkCommand::Report(args) => return report(&args),
+        BulkCommand::Publish(args) => return Ok(publish(&args)),
+        BulkCommand::Import(args) if args.from.is_file() => pbulk::import(&args.from, &args.config.config)?,
+        BulkCommand::Import(args) => pbulk_files::import(&args.config.read()?, &args.from)?,
+        BulkCommand::Export(args) => pbulk_files::export(&args.config.read()?, &args.dir)?,
+        BulkCommand::Simulate(args) => simulate(&args)?,
+        BulkCommand::Enter(args) => return Ok(run_internal_command(b"enter", args)),
+        BulkCommand::Fetch(args) => return Ok(run_internal_command(b"fetch", args)),
+        BulkCommand::Deliver(args) => return Ok(run_internal_command(b"deliver", args)),
+        BulkCommand::Signer(args) => return Ok(run_internal_command(b"signer", args)),
+    };
+    Ok(CommandOutput::printed(text, 0))
 }
 
 fn run_internal_command(name: &[u8], args: InternalArgs) -> CommandOutput {
@@ -80,22 +97,42 @@ fn run_internal_command(name: &[u8], args: InternalArgs) -> CommandOutput {
 
 /// Runs a command that Tanto itself starts for each package, without parsing by clap. `None` for other names.
 pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<CommandOutput> {
-    match name {
-        b"enter" => Some(enter::run(args)),
-        b"fetch" => Some(fetch(args)),
-        b"deliver" => Some(deliver(args)),
-        b"signer" => Some(signer(args)),
-        _ => None,
-    }
+    let output = match name {
+        b"enter" => enter::run(args).map(with_status),
+        b"fetch" => {
+            let run = |fetch: Fetch| lifecycle::exit_with_parent().and_then(|()| fetch.run());
+            Fetch::read(args).map(run).map(|result| exit_of("the distfiles", result))
+        }
+        b"deliver" => {
+            let run = |install: PackageInstall| lifecycle::exit_with_parent().and_then(|()| install.run());
+            PackageInstall::read(args).map(run).map(|result| exit_of("the package", result))
+        }
+        b"signer" => serve_signer(args),
+        _ => return None,
+    };
+    let refusal = || CommandOutput::failed(format!("'tanto bulk {}' is internal", String::from_utf8_lossy(name)));
+    Some(output.unwrap_or_else(refusal))
+}
+
+/// Runs the signer, with `sign_command` and `sign_public_key` as arguments.
+fn serve_signer(args: &[Vec<u8>]) -> Option<CommandOutput> {
+    let [command, keys] = args else { return None };
+    let served = process::serve(std::str::from_utf8(command).ok()?, file::path(keys));
+    Some(served.map_or_else(|error| failed(&error), |()| CommandOutput::default()))
+}
+
+fn with_status(code: i32) -> CommandOutput {
+    CommandOutput::default().with_code(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+fn exit_of(object: &str, result: io::Result<i32>) -> CommandOutput {
+    let failed = |error| CommandOutput::failed(format!("{object}: {}", cause(&error))).with_code(MACHINE_FAILED);
+    result.map_or_else(failed, with_status)
 }
 
 fn failed(error: &BulkError) -> CommandOutput {
     let code = if matches!(error, BulkError::Interrupted) { INTERRUPTED } else { 1 };
-    CommandOutput { code, ..CommandOutput::failed(Invocation::Tanto, "error", error.to_string().as_bytes()) }
-}
-
-fn printed(result: Result<String, BulkError>) -> CommandOutput {
-    result.map_or_else(|error| failed(&error), |text| CommandOutput::printed(text, 0))
+    CommandOutput::failed(error.to_string()).with_code(code)
 }
 
 /// The view of phases that run commands, with the settings of `tanto build`.
@@ -108,137 +145,51 @@ fn shown() -> Result<Display, BulkError> {
     view::create(&options).map_err(|_| "the status format is malformed".into())
 }
 
-fn init(dir: &Path) -> CommandOutput {
-    let path = dir.join(CONFIG);
-    let write = || {
-        fs::create_dir_all(dir)?;
-        File::create_new(&path)?.write_all(Config::default().text().as_bytes())
+fn built(report: BuildReport) -> CommandOutput {
+    let (code, hint) = match report.end {
+        BuildEnd::AllBuilt => (0, ""),
+        BuildEnd::SomeFailed => (1, ""),
+        BuildEnd::Interrupted => (INTERRUPTED, "tanto: error: interrupted: run 'tanto bulk build' to continue\n"),
     };
-    let written = write().map_err(BulkError::io("writing ", &path));
-    printed(written.map(|()| format!("{}: set 'pkgsrc' to the tree, then run 'tanto bulk scan'\n", path.display())))
-}
-
-fn build(args: &BulkBuildArgs) -> CommandOutput {
-    let request = BuildRequest { resolved: args.resolved.as_deref(), again: args.again, cutoff: args.cutoff };
-    match read_config(&args.config.config).and_then(|config| bulk_build::run(&config, request, &shown)) {
-        Err(error) => failed(&error),
-        Ok(report) => {
-            let (code, hint) = match report.end {
-                BuildEnd::AllBuilt => (0, ""),
-                BuildEnd::SomeFailed => (1, ""),
-                BuildEnd::Interrupted => {
-                    (INTERRUPTED, "tanto: error: interrupted: run 'tanto bulk build' to continue\n")
-                }
-            };
-            CommandOutput { out: report.summary.into_bytes(), err: (report.warnings + hint).into_bytes(), code }
-        }
-    }
-}
-
-fn why(args: &PackageArgs) -> CommandOutput {
-    let why = |config| LastRun::read(&config)?.why(&args.package.to_string_lossy());
-    printed(read_config(&args.config.config).and_then(why))
-}
-
-fn log(args: &LogArgs) -> CommandOutput {
-    let log = |config| LastRun::read(&config)?.log(&config, &args.package.to_string_lossy(), args.stage.as_deref());
-    printed(read_config(&args.config.config).and_then(log))
-}
-
-fn shell(args: &ShellArgs) -> CommandOutput {
-    let run = |config| debug_shell::run(&config, &args.package.to_string_lossy(), args.command.as_deref());
-    match read_config(&args.config.config).and_then(run) {
-        Ok(code) => CommandOutput { code, ..CommandOutput::default() },
-        Err(error) => failed(&error),
-    }
+    CommandOutput { out: report.summary.into_bytes(), err: (report.warnings + hint).into_bytes(), code }
 }
 
 /// Sends a request to the running build; without one, retry and skip change the last run.
-fn request(args: &PackagesArgs, request: fn(&Config, Vec<String>) -> Result<Response, BulkError>) -> CommandOutput {
+fn request(
+    args: &PackagesArgs,
+    request: fn(&Config, Vec<String>) -> Result<Response, BulkError>,
+) -> Result<CommandOutput, BulkError> {
     let packages = args.packages.iter().map(|word| word.to_string_lossy().trim_end_matches('/').to_owned());
-    match read_config(&args.config.config).and_then(|config| request(&config, packages.collect())) {
-        Ok(Response { code, out, err }) if !err.is_empty() => {
-            CommandOutput { out, code, ..CommandOutput::failed(Invocation::Tanto, "error", &err) }
-        }
-        Ok(Response { code, out, .. }) => CommandOutput { out, err: Vec::new(), code },
-        Err(error) => failed(&error),
-    }
+    let Response { code, out, err } = request(&args.config.read()?, packages.collect())?;
+    let err = if err.is_empty() { err } else { CommandOutput::failed(err).err };
+    Ok(CommandOutput { out, err, code })
 }
 
-fn report(args: &BulkReportArgs) -> CommandOutput {
-    let report = || {
-        let config = read_config(&args.config.config)?;
-        let rows = publication::rows(&config)?;
-        with_presolve(&config, |records| {
-            if args.pbulk {
-                return Ok(machine::report(&rows, records));
-            }
-            let report = publication::report(&rows, records);
-            match &args.html {
-                Some(path) => {
-                    let written = file::write_atomically(path, |file| file.write_all(report.html().as_bytes()));
-                    written.map(|()| Vec::new()).map_err(BulkError::io("writing ", path))
-                }
-                None if args.json => Ok(report.json()),
-                None => Ok(report.text().into_bytes()),
-            }
-        })
+fn report(args: &BulkReportArgs) -> Result<CommandOutput, BulkError> {
+    let form = match &args.html {
+        Some(path) => ReportForm::Html(path),
+        None if args.pbulk => ReportForm::Pbulk,
+        None if args.json => ReportForm::Json,
+        None => ReportForm::Text,
     };
-    report().map_or_else(|error| failed(&error), |out| CommandOutput::printed(out, 0))
+    Ok(CommandOutput::printed(publication::print(&args.config.read()?, form)?, 0))
 }
 
+/// Prints the finished steps even if a later one fails.
 fn publish(args: &PublishArgs) -> CommandOutput {
     let mut log = String::new();
-    let publish = |config| publication::publish(&config, args.unfinished, &mut log);
-    let published = read_config(&args.config.config).and_then(publish);
-    let stop = published.map_or_else(|error| failed(&error), |()| CommandOutput::default());
-    CommandOutput { out: log.into_bytes(), ..stop }
+    let published = args.config.read().and_then(|config| publication::publish(&config, args.unfinished, &mut log));
+    let output = published.map_or_else(|error| failed(&error), |()| CommandOutput::default());
+    CommandOutput { out: log.into_bytes(), ..output }
 }
 
-fn import(args: &ImportArgs) -> CommandOutput {
-    let (from, to) = (&args.from, &args.config.config);
-    printed(match from.is_file() {
-        true => tanto_bulk::config::pbulk::import(from, to),
-        false => read_config(to).and_then(|config| pbulk_files::import(&config, from)),
+fn simulate(args: &BulkSimulateArgs) -> Result<String, BulkError> {
+    let usual = || usual_slots(cpu::count());
+    forecast(ForecastRequest {
+        resolved: &args.resolved,
+        times: &args.times,
+        known: args.known.as_deref(),
+        pkgsrc: args.pkgsrc.as_deref(),
+        slots: &args.jobs.as_ref().map_or_else(usual, |jobs| jobs.0.clone()),
     })
-}
-
-fn export(args: &ExportArgs) -> CommandOutput {
-    printed(read_config(&args.config.config).and_then(|config| pbulk_files::export(&config, &args.dir)))
-}
-
-/// Moves a package to its place, and exits like the hook that failed.
-fn deliver(args: &[Vec<u8>]) -> CommandOutput {
-    let Some(install) = PackageInstall::read(args) else { return internal("deliver") };
-    exit_of("the package", lifecycle::exit_with_parent().and_then(|()| install.run()))
-}
-
-/// Fetches missing distfiles, and exits like the command that failed.
-fn fetch(args: &[Vec<u8>]) -> CommandOutput {
-    let Some(fetch) = Fetch::read(args) else { return internal("fetch") };
-    exit_of("the distfiles", lifecycle::exit_with_parent().and_then(|()| fetch.run()))
-}
-
-/// Runs the signer, with `sign_command` and `sign_public_key` as arguments.
-fn signer(args: &[Vec<u8>]) -> CommandOutput {
-    let [command, keys] = args else { return internal("signer") };
-    let Ok(command) = std::str::from_utf8(command) else { return internal("signer") };
-    printed(process::serve(command, file::path(keys)).map(|()| String::new()))
-}
-
-fn internal(name: &str) -> CommandOutput {
-    CommandOutput::failed(Invocation::Tanto, "error", format!("'tanto bulk {name}' is internal").as_bytes())
-}
-
-fn exit_of(object: &str, result: io::Result<i32>) -> CommandOutput {
-    match result {
-        Ok(code) => CommandOutput { code: u8::try_from(code).unwrap_or(u8::MAX), ..CommandOutput::default() },
-        Err(error) => {
-            let message = format!("{object}: {}", cause(&error));
-            CommandOutput {
-                code: MACHINE_FAILED,
-                ..CommandOutput::failed(Invocation::Tanto, "error", message.as_bytes())
-            }
-        }
-    }
 }

@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::{Args, Subcommand, ValueHint};
+use tanto_exec::command_output::CommandOutput;
 use tanto_exec::runner::clang::{self, Held, Without};
 
 use crate::ninja::clang_worker::{self, CHECKPOINT_DIR};
-use crate::output::CommandOutput;
 use crate::settings::EnvVars;
 
 /// Show or stop the compiles that are kept between builds

@@ -11,9 +11,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::invocation::Invocation;
-use crate::output::CommandOutput;
 use crate::settings::EnvVars;
 use crate::{bulk, clang, doctor, report, run, simulate};
+use tanto_exec::command_output::CommandOutput;
 
 /// A build engine for the many-core era: a drop-in ninja, and more
 #[derive(Parser, Debug)]
@@ -129,7 +129,7 @@ fn stopped(error: &clap::Error, args: &[Vec<u8>]) -> CommandOutput {
         }
         _ => {
             let text = format!("{}\nTry '{} --help'.", message(error, &text), called(args));
-            CommandOutput { code, ..CommandOutput::failed(Invocation::Tanto, "error", text.as_bytes()) }
+            CommandOutput::failed(text).with_code(code)
         }
     }
 }

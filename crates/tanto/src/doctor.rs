@@ -5,10 +5,12 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use tanto_exec::command_output::CommandOutput;
 use tanto_exec::runner::clang::{conflicting_variable, programs, replaced_version};
 use tanto_exec::runner::process::wants_the_shell;
 use tanto_exec::text::table::Table;
 use tanto_ninja::load::NINJA_VERSION;
+use tanto_ninja::other_ninja;
 use tanto_sys::cgroup::{Hierarchy, OwnCgroups};
 use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::machine::cpu;
@@ -17,8 +19,7 @@ use tanto_sys::process::Environment;
 use tanto_sys::process::procs;
 
 use crate::invocation::Invocation;
-use crate::ninja::{clang_worker, other_ninja};
-use crate::output::CommandOutput;
+use crate::ninja::clang_worker;
 use crate::settings::CommandLineError;
 use crate::settings::declaration::Settings;
 use crate::settings::{self, ConfigFile, EnvVars, Options, Origin};

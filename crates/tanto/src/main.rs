@@ -8,7 +8,6 @@ mod command_line;
 mod doctor;
 mod invocation;
 mod ninja;
-mod output;
 mod report;
 mod run;
 mod settings;

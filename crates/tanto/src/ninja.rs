@@ -1,16 +1,12 @@
 //! Runs `ninja` and `tanto build`: loads the manifest, rebuilds it if it is dirty, and builds the targets, in ninja's
 //! order.
 
-mod build_dir_lock;
 pub(crate) mod clang_worker;
-mod deferred_output;
 mod execute;
 mod job_slots;
 mod logs;
-pub(crate) mod other_ninja;
 mod recording;
 mod snapshot;
-mod stats;
 mod tool;
 pub(crate) mod view;
 mod watch;
@@ -25,6 +21,7 @@ use std::rc::Rc;
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::writer::Writer;
+use tanto_ninja::build_dir_lock::BuildDirLock;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
@@ -33,16 +30,15 @@ use tanto_ninja::frontend;
 use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
+use tanto_ninja::stats::Stats;
 use tanto_record::history::History;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
 use crate::invocation::Invocation;
-use crate::ninja::build_dir_lock::BuildDirLock;
 use crate::ninja::logs::Logs;
 use crate::ninja::recording::Views;
 use crate::ninja::snapshot::SnapshotChecks;
-use crate::ninja::stats::Stats;
 use crate::settings::Options;
 
 /// The limit on rebuilds of the manifest.

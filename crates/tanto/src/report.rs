@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
+use tanto_exec::command_output::CommandOutput;
 use tanto_exec::job::ExecutedBy;
 use tanto_exec::startup::Startup;
 use tanto_ninja::canon::canonical;
@@ -19,8 +20,6 @@ use tanto_record::views::{
     trace,
 };
 
-use crate::invocation::Invocation;
-use crate::output::CommandOutput;
 use crate::settings::EnvVars;
 
 /// Number of sessions listed. The file of each has to be read.
@@ -105,7 +104,7 @@ enum ReportError {
 }
 
 pub fn run(args: &ReportArgs) -> CommandOutput {
-    report(args).unwrap_or_else(|error| CommandOutput::failed(Invocation::Tanto, "error", error.to_string().as_bytes()))
+    report(args).unwrap_or_else(|error| CommandOutput::failed(error.to_string()))
 }
 
 fn report(args: &ReportArgs) -> Result<CommandOutput, ReportError> {

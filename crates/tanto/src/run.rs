@@ -1,22 +1,19 @@
 //! `tanto run`: runs one command under the monitor.
 
-mod command;
-
 use std::ffi::OsString;
 use std::io;
 use std::process::Command;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
+use tanto_exec::command_output::CommandOutput;
 use tanto_exec::job::ResourceLimits;
 use tanto_exec::job::report::{MonitorReport, ProcessInfo};
 use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions, Watcher};
 use tanto_exec::runner::clang;
+use tanto_exec::single_command::{CommandResult, RunningCommand};
 use tanto_record::views::process_list;
 
-use crate::invocation::Invocation;
-use crate::output::CommandOutput;
-use crate::run::command::{CommandResult, RunningCommand};
 use crate::settings::declaration::TIME;
 use crate::settings::flags::LEFTOVERS;
 use crate::settings::values;
@@ -112,7 +109,7 @@ fn leftover_list(name: &[u8], report: Option<&MonitorReport>, left: &[ProcessInf
 }
 
 fn failed(message: &[u8], code: u8) -> CommandOutput {
-    CommandOutput { code, ..CommandOutput::failed(Invocation::Tanto, "error", message) }
+    CommandOutput::failed(message).with_code(code)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod error;
 pub mod flags;
 pub mod modes;
 mod ninja_help;
-pub mod number;
 mod options;
 pub mod parser;
 pub mod values;

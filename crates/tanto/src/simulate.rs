@@ -1,22 +1,23 @@
 //! `tanto simulate`: estimates how long a build takes with other numbers of jobs and in another order.
 
 mod session;
-pub(crate) mod table;
 mod tree;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use tanto_exec::command_output::CommandOutput;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{AdmissionLimits, Order, Schedule};
-use tanto_exec::simulate::{self, SimulatedBuild};
+use tanto_exec::simulate::table::{self, SimulatedRow};
+use tanto_exec::simulate::{self, SimulatedBuild, usual_slots};
+use tanto_exec::text::number;
 use tanto_record::session::{FindSessionError, SessionError};
 
-use crate::invocation::Invocation;
-use crate::output::CommandOutput;
+use tanto_sys::machine::cpu;
+
 use crate::settings::flags::TARGET_HINT;
-use crate::settings::number;
 use crate::settings::values::{self, Memory};
 
 /// Larger numbers of slots are refused.
@@ -97,16 +98,8 @@ enum SimulateError {
 pub fn run(args: &SimulateArgs) -> CommandOutput {
     match load(args) {
         Ok(build) => CommandOutput::printed(report(&build, args), 0),
-        Err(error) => CommandOutput::failed(Invocation::Tanto, "error", error.to_string().as_bytes()),
+        Err(error) => CommandOutput::failed(error.to_string()),
     }
-}
-
-/// Returns 1, 2, 4 ... 64, and the number of processors.
-pub(crate) fn usual_slots(processors: usize) -> SlotCounts {
-    let mut slots: Vec<usize> = (0..7).map(|power| 1 << power).chain([processors.max(1)]).collect();
-    slots.sort_unstable();
-    slots.dedup();
-    SlotCounts(slots)
 }
 
 pub(crate) fn parse_slots(value: &str) -> Result<SlotCounts, &'static str> {
@@ -134,13 +127,13 @@ fn load(args: &SimulateArgs) -> Result<Build, SimulateError> {
 }
 
 fn report(build: &Build, args: &SimulateArgs) -> String {
-    let SlotCounts(slots) = args.jobs.clone().unwrap_or_else(|| usual_slots(tanto_sys::machine::cpu::count()));
+    let slots = args.jobs.clone().map_or_else(|| usual_slots(cpu::count()), |jobs| jobs.0);
     let rows = slots.into_iter().map(|slots| {
         let theirs = (args.order != SimulatedOrder::Ninja)
             .then(|| build.play(SimulatedOrder::Ninja, args.memory, slots).makespan_ms);
-        table::Row { outcome: build.play(args.order, args.memory, slots), ninja_ms: theirs }
+        SimulatedRow { outcome: build.play(args.order, args.memory, slots), ninja_ms: theirs }
     });
-    let rows: Vec<table::Row> = rows.collect();
+    let rows: Vec<SimulatedRow> = rows.collect();
     let about = rows.first().map(|row| table::work(&row.outcome)).unwrap_or_default();
     format!("{}; {about}\n\n{}", build.about, table::text(&rows))
 }

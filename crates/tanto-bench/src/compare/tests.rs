@@ -36,8 +36,8 @@ fn noisy(factor: f64) -> FakeExecutor {
     })
 }
 
-fn out(outcome: &Outcome) -> String {
-    String::from_utf8(outcome.stdout.clone()).expect("text")
+fn out(outcome: &CommandOutput) -> String {
+    String::from_utf8(outcome.out.clone()).expect("text")
 }
 
 /// Ignores the width of columns.
@@ -45,8 +45,8 @@ fn has_row(text: &str, row: &str) -> bool {
     text.lines().any(|line| line.split_whitespace().eq(row.split(' ')))
 }
 
-fn err(outcome: &Outcome) -> String {
-    String::from_utf8(outcome.stderr.clone()).expect("text")
+fn err(outcome: &CommandOutput) -> String {
+    String::from_utf8(outcome.err.clone()).expect("text")
 }
 
 #[test]

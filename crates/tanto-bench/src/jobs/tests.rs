@@ -37,8 +37,8 @@ fn measure(session: &mut Session<'_>, executor: &mut FakeExecutor) -> (Result<()
     (result, String::from_utf8(out).expect("text"))
 }
 
-fn text(outcome: &Outcome) -> String {
-    String::from_utf8_lossy(&outcome.stdout).into_owned()
+fn text(outcome: &CommandOutput) -> String {
+    String::from_utf8_lossy(&outcome.out).into_owned()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn an_interrupted_experiment_can_be_resumed() {
     let outcome = session.finish(Some(RunError::Interrupted(2))).expect("finished");
     assert_eq!(outcome.code, 130);
     assert!(text(&outcome).contains("Best: -j "), "completed runs are analyzed");
-    assert!(outcome.stderr.ends_with(b"the same command with --resume to continue\n"));
+    assert!(outcome.err.ends_with(b"the same command with --resume to continue\n"));
     let before = session.experiment.runs.clone();
     assert_eq!(before.len(), 3);
 
@@ -137,7 +137,7 @@ fn a_failure_ends_the_experiment() {
     assert_eq!(measure(&mut session, &mut executor).0, Err(RunError::Failed(failure.clone())));
     assert_eq!(session.experiment.runs.len(), 1);
     let outcome = session.finish(Some(RunError::Failed(failure))).expect("finished");
-    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    let stderr = String::from_utf8_lossy(&outcome.err);
     assert!(stderr.starts_with("tanto: error: clean failed: command not found (exit code 127)\n"), "{stderr}");
     assert_eq!(outcome.code, 1);
 }

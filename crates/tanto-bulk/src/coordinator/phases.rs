@@ -1,20 +1,23 @@
 //! The phases before packages are built: scan, resolve and up-to-date check, and the user's scripts between them.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
 use tanto_exec::clock::RealClock;
+use tanto_exec::command_output::CommandOutput;
 use tanto_exec::event::{Event, View};
 use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::sandbox::SandboxPool;
 use tanto_record::database::Database;
 use tanto_sys::clock;
+use tanto_sys::fs::file;
 use tanto_sys::machine::cpu;
 
 use super::phase_file::ScanProgress;
 use super::plan::Plan;
+use super::prepare::prepare;
 use super::state_dir;
 use super::up_to_date::{inspect, settle};
 use crate::attempt::environment::Environment;
@@ -135,6 +138,24 @@ pub fn scan(
     use_sandboxes(&mut runner, config, environment);
     let scan = Scan { config, runner: &mut runner, view, clock: &clock, facts, verify, seed };
     Ok(scan.run(store)?)
+}
+
+/// Scans the tree and writes its records to a file. The exit code is 1 if a directory cannot be scanned or differs.
+pub fn scan_tree(
+    config: &Config,
+    verify: f64,
+    output: Option<&Path>,
+    view: &mut dyn View,
+) -> Result<CommandOutput, BulkError> {
+    let mut state = state_dir::take(config)?;
+    let environment = prepare(config, &mut state)?;
+    let (report, _) = scan(config, environment.as_ref(), state.store, verify, view)?;
+    if let Some(path) = output {
+        file::write_atomically(path, |file| file.write_all(&report.records))
+            .map_err(BulkError::io("writing ", path))?;
+    }
+    let code = u8::from(!report.failed.is_empty() || !report.differing.is_empty());
+    Ok(CommandOutput { out: report.summary().into_bytes(), err: report.complaints().into_bytes(), code })
 }
 
 /// Scans some directories and their unknown dependencies, with a separate state directory below `parent`.

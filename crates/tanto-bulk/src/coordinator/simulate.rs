@@ -1,5 +1,7 @@
 //! Simulates a bulk build: its packages as jobs of a schedule, with a simulated clock.
 
+pub mod forecast;
+
 use tanto_exec::job::Cost;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};

@@ -41,6 +41,32 @@ pub fn rows(config: &Config) -> Result<RunRows, BulkError> {
     RunRows::read(&state_dir::open_read_only(config)?)?.ok_or(BulkError::NothingBuilt)
 }
 
+/// A form of the report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReportForm<'a> {
+    Text,
+    Json,
+    /// A page in this file; then nothing is printed.
+    Html(&'a Path),
+    /// The records that pbulk's reports have.
+    Pbulk,
+}
+
+/// Returns the report of the last run.
+pub fn print(config: &Config, form: ReportForm<'_>) -> Result<Vec<u8>, BulkError> {
+    let rows = rows(config)?;
+    meta_dir::with_presolve(config, |records| match form {
+        ReportForm::Text => Ok(report(&rows, records).text().into_bytes()),
+        ReportForm::Json => Ok(report(&rows, records).json()),
+        ReportForm::Html(path) => {
+            let html = report(&rows, records).html();
+            let written = file::write_atomically(path, |file| file.write_all(html.as_bytes()));
+            written.map(|()| Vec::new()).map_err(BulkError::io("writing ", path))
+        }
+        ReportForm::Pbulk => Ok(machine::report(&rows, records)),
+    })
+}
+
 /// Makes the report of a run, with errors from its logs.
 pub fn report<'r>(rows: &'r RunRows, records: &[Record<'_>]) -> Report<'r> {
     Report::new(rows, records, log_end)

@@ -11,6 +11,7 @@ mod output;
 mod path_view;
 mod rows;
 mod session;
+mod summary;
 #[cfg(test)]
 mod tests;
 

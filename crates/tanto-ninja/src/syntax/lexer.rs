@@ -6,7 +6,7 @@ use memchr::{memchr, memchr2, memchr3};
 
 use super::path_scan;
 use crate::error::{Error, Result};
-use crate::suggest::{closest, distance};
+use tanto_exec::text::suggest::{closest, distance};
 
 /// A token at the beginning of a line or between paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::hash::Set;
 use crate::ids::NodeId;
-use crate::suggest;
 use crate::targets::glob::Glob;
+use tanto_exec::text::suggest;
 
 enum Pattern {
     /// All outputs below a directory.

@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::graph::{Escape, Graph};
 use crate::ids::NodeId;
 use crate::syntax::expansion::unparse;
-use crate::{suggest, targets};
+use crate::targets;
+use tanto_exec::text::suggest;
 
 const COMMANDS_FLAGS: Flags = Flags {
     known: &[letter(b'h'), letter(b's')],

@@ -4,6 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
+use tanto_bulk::config::Config;
+use tanto_bulk::config::file::read_config;
+use tanto_bulk::error::BulkError;
 
 use crate::simulate::{SlotCounts, parse_slots};
 
@@ -88,6 +91,12 @@ pub struct ConfigArg {
     /// Configuration of the bulk build
     #[arg(long, value_name = "FILE", default_value = "bulk.toml", value_hint = ValueHint::FilePath)]
     pub config: PathBuf,
+}
+
+impl ConfigArg {
+    pub fn read(&self) -> Result<Config, BulkError> {
+        read_config(&self.config)
+    }
 }
 
 #[derive(Args, Debug)]

@@ -7,19 +7,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use tanto_bench::Error;
 use tanto_bench::compare::{self, CompareOptions, Percentage};
 use tanto_bench::jobs::{self, JobCounts, JobsOptions};
 use tanto_bench::measure::controls::Controls;
 use tanto_bench::output::{Format, OutputFile};
 use tanto_bench::plot::{self, PlotOptions};
 use tanto_bench::stat::{self, StatOptions};
-use tanto_bench::{Error, Outcome};
+use tanto_exec::command_output::CommandOutput;
+use tanto_exec::text::number;
 use tanto_sys::machine::affinity::CpuMask;
 
-use crate::invocation::Invocation;
-use crate::output::CommandOutput;
 use crate::settings;
-use crate::settings::number;
 
 const MAX_RUNS: i64 = 1_000_000;
 const MAX_READ_AHEAD_KIB: i64 = 1 << 20;
@@ -208,14 +207,8 @@ pub fn run(command: BenchCommand) -> CommandOutput {
     }
 }
 
-fn finish(outcome: Result<Outcome, Error>, failure: u8) -> CommandOutput {
-    match outcome {
-        Ok(Outcome { stdout, stderr, code }) => CommandOutput { out: stdout, err: stderr, code },
-        Err(error) => CommandOutput {
-            code: failure,
-            ..CommandOutput::failed(Invocation::Tanto, "error", error.to_string().as_bytes())
-        },
-    }
+fn finish(output: Result<CommandOutput, Error>, failure: u8) -> CommandOutput {
+    output.unwrap_or_else(|error| CommandOutput::failed(error.to_string()).with_code(failure))
 }
 
 impl From<CompareArgs> for CompareOptions {

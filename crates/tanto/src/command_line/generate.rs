@@ -7,12 +7,11 @@ use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use tanto_exec::command_output::CommandOutput;
 use tanto_ninja::tools::TOOLS;
 
 use crate::command_line;
-use crate::invocation::Invocation;
 use crate::ninja::clang_worker::WORKER_VARIABLE;
-use crate::output::CommandOutput;
 use crate::settings::FLAGS_VARIABLE;
 use crate::settings::declaration::{FLAGS, VARIABLES};
 
@@ -64,7 +63,7 @@ fn man(place: &Path) -> CommandOutput {
 }
 
 fn failed(message: &str) -> CommandOutput {
-    CommandOutput::failed(Invocation::Tanto, "error", message.as_bytes())
+    CommandOutput::failed(message)
 }
 
 /// Returns the names and texts of all man pages.

@@ -15,7 +15,6 @@ use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::{self, Schedule};
-use tanto_ninja::builddir;
 use tanto_ninja::canon::canonical;
 use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::graph::Graph;
@@ -23,6 +22,7 @@ use tanto_ninja::ids::NodeId;
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::PendingSnapshot;
 use tanto_ninja::targets::{LookupOptions, TargetNames, collect_target, collect_targets};
+use tanto_ninja::{build_dir_lock, builddir};
 use tanto_record::views::live::Follow;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::signals::TerminationSignals;
@@ -30,7 +30,7 @@ use tanto_sys::signals::TerminationSignals;
 use crate::invocation::Invocation;
 use crate::settings::parser::FollowTarget;
 
-use super::{BuildRun, ExitCode, RunResult, build_dir_lock, clang_worker, job_slots};
+use super::{BuildRun, ExitCode, RunResult, clang_worker, job_slots};
 use crate::settings::values::Memory;
 
 struct Execution<'p> {

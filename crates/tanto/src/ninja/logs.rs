@@ -5,9 +5,10 @@ use tanto_ninja::disk::{Disk, RealDisk};
 use tanto_ninja::error::Error;
 use tanto_ninja::graph::Graph;
 use tanto_ninja::logs::{BuildLog, DepsLog};
+use tanto_ninja::other_ninja;
 use tanto_ninja::targets::{LookupOptions, collect_targets, needs_command};
 
-use super::{BuildRun, RunResult, other_ninja};
+use super::{BuildRun, RunResult};
 use tanto_exec::event::Level;
 
 pub struct Logs {

@@ -6,6 +6,7 @@ use std::thread;
 
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::monitor::orphans;
+use tanto_ninja::build_dir_lock::ANCESTORS;
 use tanto_ninja::error::Result;
 use tanto_ninja::flat::Blocks;
 use tanto_ninja::graph::{Arena, Graph};
@@ -14,7 +15,6 @@ use tanto_ninja::snapshot::{PendingSnapshot, Snapshot, SnapshotPolicy};
 use tanto_sys::machine::cpu;
 use tanto_sys::process::detach;
 
-use super::build_dir_lock::ANCESTORS;
 use super::logs::Logs;
 use super::{BuildRun, ExitCode, RealDisk, RunResult};
 use crate::invocation::Invocation;

@@ -6,10 +6,10 @@ use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::logs::{BuildLog, DepsLog};
+use tanto_ninja::snapshot::deferred_output::{DeferredOutput, OutputGate};
 use tanto_ninja::tools::{Context, RunAfter, ToolOptions, ToolOutcome};
 use tanto_record::views::ninja::Verbosity;
 
-use super::deferred_output::{DeferredOutput, OutputGate};
 use super::logs::Logs;
 use super::{BuildRun, ExitCode, Round, RunResult};
 use crate::settings::parser::ToolCall;

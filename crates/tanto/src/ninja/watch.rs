@@ -3,13 +3,11 @@
 //! Each build is a complete run with its own dirty check, so a spurious event is harmless. Between two builds only the
 //! inotify watches are kept: no lock, no open file of the tree, and no current directory in it.
 
-mod watch_paths;
-mod watcher;
-
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use tanto_exec::file_watcher::{Changed, FileWatcher, WaitResult, describe_changes};
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::ids::NodeId;
@@ -17,7 +15,6 @@ use tanto_ninja::targets::{LookupOptions, collect_targets};
 use tanto_ninja::{builddir, load, sources};
 use tanto_record::views::ninja::Verbosity;
 
-use self::watcher::{Changed, WaitResult, Watcher};
 use super::{BuildRun, ExitCode, RunResult};
 use crate::settings::Options;
 
@@ -35,7 +32,7 @@ pub(super) fn run(options: &Options, first: BuildRun<'_>) -> i32 {
 struct WatchLoop<'o> {
     options: &'o Options,
     next: BuildRun<'o>,
-    watcher: Watcher,
+    watcher: FileWatcher,
     /// The files that the last build depended on.
     sources: Vec<Vec<u8>>,
     build_dir: PathBuf,
@@ -43,7 +40,7 @@ struct WatchLoop<'o> {
 
 impl<'o> WatchLoop<'o> {
     fn begin(options: &'o Options, mut first: BuildRun<'o>) -> RunResult<WatchLoop<'o>> {
-        let watcher = Watcher::new().map_err(|error| first.fatal(&error.message()))?;
+        let watcher = FileWatcher::new().map_err(|error| first.fatal(&error.message()))?;
         let build_dir = std::env::current_dir().map_err(|error| first.fatal(&tanto_sys::error::text(&error)))?;
         Ok(WatchLoop { options, next: first, watcher, sources: Vec::new(), build_dir })
     }
@@ -120,17 +117,6 @@ impl<'o> WatchLoop<'o> {
     }
 }
 
-fn describe_changes(changed: &Changed) -> Vec<u8> {
-    match (changed.first(), changed.len()) {
-        (None, _) => b"checking all files: the kernel lost track of changes".to_vec(),
-        (Some(one), 1) => [b"'", &one[..], b"' changed"].concat(),
-        (Some(one), count) => {
-            let others = if count == 2 { "file" } else { "files" };
-            [b"'", &one[..], format!("' and {} more {others} changed", count - 1).as_bytes()].concat()
-        }
-    }
-}
-
 impl BuildRun<'_> {
     /// Stores the files that the build depends on.
     pub(super) fn note_sources(&mut self, frontend: &mut NinjaFrontend<'_, '_>) {
@@ -156,22 +142,5 @@ impl BuildRun<'_> {
         if self.options.watch {
             self.sources = load::manifest_paths(&RealDisk, &self.options.manifest, self.load_options());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_are_described_in_one_line() {
-        let text = |files: &[&str]| {
-            let changed: Changed = files.iter().map(|file| file.as_bytes().to_vec()).collect();
-            String::from_utf8(describe_changes(&changed)).unwrap()
-        };
-        assert_eq!(text(&["a.c"]), "'a.c' changed");
-        assert_eq!(text(&["b.c", "a.c"]), "'a.c' and 1 more file changed");
-        assert_eq!(text(&["a", "b", "c"]), "'a' and 2 more files changed");
-        assert_eq!(text(&[]), "checking all files: the kernel lost track of changes");
     }
 }

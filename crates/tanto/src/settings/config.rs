@@ -1,6 +1,7 @@
 //! Config files: TOML, with the keys of settings at the top level.
 
-use tanto_ninja::suggest;
+use tanto_exec::text::place::{line_number, message_at};
+use tanto_exec::text::suggest;
 use toml::de::{DeTable, DeValue};
 
 use super::declaration::{FLAGS, Layer};
@@ -16,23 +17,9 @@ pub struct ConfigFileError {
 }
 
 impl ConfigFileError {
-    /// Returns the place, the message, the line, and a caret below the byte.
     pub fn render(&self, path: &[u8], text: &[u8]) -> Vec<u8> {
-        let before = &text[..self.at.min(text.len())];
-        let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let line = text[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
-        // Tabs stay tabs, so that the caret stands where the terminal puts the byte.
-        let blank = before[start..].iter().map(|&byte| if byte == b'\t' { b'\t' } else { b' ' });
-        let blank: Vec<u8> = blank.collect();
-        let place = format!(":{}: ", line_number(text, self.at));
-        [path, place.as_bytes(), &self.message, b"\n", line.trim_ascii_end(), b"\n", &blank, b"^"].concat()
+        message_at(path, text, self.at, &self.message)
     }
-}
-
-/// The line of this byte, counted from 1.
-fn line_number(text: &[u8], at: usize) -> u32 {
-    let ends = text[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count();
-    u32::try_from(ends + 1).unwrap_or(u32::MAX)
 }
 
 /// Reads a config file.

@@ -1,9 +1,9 @@
 //! Errors of the command line of a build, and requests that end it.
 
+use tanto_exec::command_output::CommandOutput;
 use tanto_ninja::getopt::Bad;
 
 use crate::invocation::Invocation;
-use crate::output::CommandOutput;
 
 use super::ninja_help;
 
@@ -40,11 +40,11 @@ impl CommandLineError {
             }
             (CommandLineError::Usage(bad), Invocation::Tanto) => {
                 let message = [&bad.with_hint()[..], b"\nTry '", program, b" --help'."].concat();
-                CommandOutput::failed(invocation, "error", &message)
+                CommandOutput::message(invocation.name(), "error", &message)
             }
             (CommandLineError::Text { text, code }, _) => CommandOutput::printed(text, code),
-            (CommandLineError::Fatal(message), _) => CommandOutput::failed(invocation, "fatal", &message),
-            (CommandLineError::Error(message), _) => CommandOutput::failed(invocation, "error", &message),
+            (CommandLineError::Fatal(message), _) => CommandOutput::message(invocation.name(), "fatal", &message),
+            (CommandLineError::Error(message), _) => CommandOutput::message(invocation.name(), "error", &message),
         }
     }
 }

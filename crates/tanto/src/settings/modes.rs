@@ -1,6 +1,6 @@
 //! The values of `-d`, `-w` and `-t`, and their lists.
 
-use tanto_ninja::suggest;
+use tanto_exec::text::suggest::unknown;
 use tanto_ninja::tools::{self, Tool};
 
 use crate::settings::CommandLineError;
@@ -80,10 +80,4 @@ pub fn tool(name: &[u8]) -> Result<&'static Tool, CommandLineError> {
         return Err(CommandLineError::Text { text: tools::list(), code: 0 });
     }
     tools::find(name).map_err(|error| CommandLineError::Fatal(error.text().into_owned()))
-}
-
-/// `unknown KIND 'WORD', did you mean 'OTHER'?`
-pub fn unknown(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'static str>) -> Vec<u8> {
-    let hint = suggest::did_you_mean(word, known.into_iter().map(str::as_bytes));
-    [b"unknown ", kind.as_bytes(), b" '", word, b"'", &hint].concat()
 }

@@ -3,7 +3,7 @@
 use super::declaration::Settings;
 use super::values::{Jobs, StatusFormat};
 use super::*;
-use crate::output::CommandOutput;
+use tanto_exec::command_output::CommandOutput;
 use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;

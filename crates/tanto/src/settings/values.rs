@@ -3,13 +3,12 @@
 use std::num::NonZeroUsize;
 
 use tanto_exec::monitor::watcher::Leftovers;
+use tanto_exec::text::number;
 use tanto_exec::text::units::ExactDuration;
 use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::machine::cpu;
 use tanto_sys::threads::ThreadLimit;
-
-use crate::settings::number;
 
 /// The maximum number of commands at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -30,8 +30,7 @@ fn command_line_is_parsed() {
     assert_eq!((all.memory, all.order), (Memory::AtMost(2 << 20), SimulatedOrder::Fifo));
     assert_eq!(all.targets, ["a", "b"]);
     let none = args("");
-    let SlotCounts(usual) = usual_slots(3);
-    assert_eq!(usual, [1, 2, 3, 4, 8, 16, 32, 64]);
+    assert_eq!(usual_slots(3), [1, 2, 3, 4, 8, 16, 32, 64]);
     assert_eq!((none.jobs, none.memory, none.order), (None, Memory::Off, SimulatedOrder::Auto));
     for wrong in ["-j 0", "-j x", "-j 4,", "--memory auto", "--memory 4", "--order best", "--session 1 all", "-x"] {
         assert!(parse::<SimulateArgs>(wrong).is_err(), "{wrong}");

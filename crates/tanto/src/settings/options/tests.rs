@@ -1,7 +1,6 @@
 //! Tests of the options of `ninja` and `tanto build`, some of them against ninja itself.
 
 use super::*;
-use crate::output::CommandOutput;
 use crate::settings::declaration::FLAGS;
 use crate::settings::flags as table;
 use crate::settings::flags::Group;
@@ -10,6 +9,7 @@ use crate::settings::values::{Jobs, Memory, StatusFormat};
 use crate::settings::{CommandLineError, EnvVars, Origin, options};
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
+use tanto_exec::command_output::CommandOutput;
 use tanto_ninja::getopt::Getopt;
 use tanto_record::views::ninja::Verbosity;
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Write};
 
-use tanto_ninja::flat::Blocks;
+use crate::flat::Blocks;
 
 /// The maximum number of bytes to defer; beyond, the whole snapshot is verified. A smaller limit delays medium outputs
 /// until all of the snapshot was read; a larger one prints them all at once.
@@ -83,8 +83,8 @@ fn damaged() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::rapidhash;
     use std::fs::File;
-    use tanto_ninja::hash::rapidhash;
     use tanto_sys::memory::map::Map;
     use tanto_testing::Scratch;
 

@@ -34,6 +34,12 @@ pub fn did_you_mean<'w>(word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) 
     closest(word, known).map_or_else(Vec::new, |meant| [b", did you mean '", meant, b"'?"].concat())
 }
 
+/// `unknown KIND 'WORD', did you mean 'OTHER'?`
+pub fn unknown(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'static str>) -> Vec<u8> {
+    let hint = did_you_mean(word, known.into_iter().map(str::as_bytes));
+    [b"unknown ", kind.as_bytes(), b" '", word, b"'", &hint].concat()
+}
+
 /// The first of the closest known words, or `None` if all exceed the limit.
 pub fn closest<'w>(word: &[u8], known: impl IntoIterator<Item = &'w [u8]>) -> Option<&'w [u8]> {
     let mut best = None;

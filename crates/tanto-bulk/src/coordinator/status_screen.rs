@@ -1,27 +1,19 @@
-//! `tanto bulk status`.
+//! Shows the status of a running build, once or until it ends.
 
 use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::Duration;
 
-use tanto_bulk::config::Config;
-use tanto_bulk::coordinator::queries::{self, LastRun};
-use tanto_bulk::error::BulkError;
 use tanto_sys::terminal;
 
-use super::args::StatusArgs;
-use super::config::read_config;
-use super::printed;
-use crate::output::CommandOutput;
+use super::queries::{self, LastRun};
+use crate::config::Config;
+use crate::error::BulkError;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-pub fn run(args: &StatusArgs) -> CommandOutput {
-    printed(read_config(&args.config.config).and_then(|config| status(&config, args.watch)))
-}
-
 /// Describes the running build, or else the last one. `watch` shows a running build until it ends.
-fn status(config: &Config, watch: bool) -> Result<String, BulkError> {
+pub fn show(config: &Config, watch: bool) -> Result<String, BulkError> {
     let mut screen = Screen::default();
     loop {
         match queries::running(config)? {

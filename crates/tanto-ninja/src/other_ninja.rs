@@ -33,7 +33,7 @@ pub fn is_this_program(path: &Path) -> bool {
 
 /// The log version of the first other ninja in `PATH`; `None` if there is none. Cached in the user's cache directory
 /// until the program changes.
-pub(super) fn log_version(cache: Option<&Path>) -> Option<u32> {
+pub fn log_version(cache: Option<&Path>) -> Option<u32> {
     let ninja = all_in(std::env::var_os("PATH").as_deref()).find(|path| !is_this_program(path))?.canonicalize().ok()?;
     let stamp = stamp(&ninja, &fs::metadata(&ninja).ok()?);
     if let Some(version) = cache.and_then(|cache| read_cache(cache, &stamp)) {

@@ -1,27 +1,27 @@
 //! Prints simulated builds as a table.
 
-use tanto_exec::simulate::SimulatedBuild;
-use tanto_exec::text::table::right_aligned;
+use super::SimulatedBuild;
+use crate::text::table::right_aligned;
 
 /// The result for one number of slots.
-pub(crate) struct Row {
-    pub(crate) outcome: SimulatedBuild,
+pub struct SimulatedRow {
+    pub outcome: SimulatedBuild,
     /// The makespan in ninja's order, if the simulated order is another one.
-    pub(crate) ninja_ms: Option<u64>,
+    pub ninja_ms: Option<u64>,
 }
 
 /// Describes the totals, which do not depend on the number of slots.
-pub(crate) fn work(outcome: &SimulatedBuild) -> String {
+pub fn work(outcome: &SimulatedBuild) -> String {
     let pool =
         if outcome.pool_ms > 0 { format!(", the busiest pool {}", time(outcome.pool_ms)) } else { String::new() };
     format!("{} of work, the longest chain takes {}{pool}", time(outcome.work_ms), time(outcome.critical_path_ms))
 }
 
-pub(crate) fn text(rows: &[Row]) -> String {
+pub fn text(rows: &[SimulatedRow]) -> String {
     let with_ninja = rows.iter().any(|row| row.ninja_ms.is_some());
     let mut heads = vec!["-j", "makespan", "bound", "ratio", "idle"];
     heads.extend(with_ninja.then_some("in ninja's order"));
-    let lines = rows.iter().map(|Row { outcome, ninja_ms }| {
+    let lines = rows.iter().map(|SimulatedRow { outcome, ninja_ms }| {
         let idle = outcome.idle_ms() as f64 / outcome.makespan_ms.max(1) as f64;
         let mut cells = vec![
             outcome.slots.to_string(),

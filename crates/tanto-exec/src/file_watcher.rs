@@ -1,5 +1,7 @@
 //! Waits for changes of files with inotify.
 
+mod watch_paths;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +15,7 @@ use tanto_sys::fs::inotify::{Change, INSTANCES_SYSCTL, Inotify, WATCHES_SYSCTL, 
 use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::signals::TerminationSignals;
 
-use super::watch_paths::WatchPaths;
+use self::watch_paths::WatchPaths;
 
 /// A build starts when no further change has arrived for this long, because editors and version control systems write
 /// many files at once.
@@ -59,7 +61,7 @@ impl Burst {
     }
 }
 
-pub struct Watcher {
+pub struct FileWatcher {
     inotify: Inotify,
     watched: HashMap<WatchId, Watched>,
 }
@@ -70,13 +72,13 @@ struct Watched {
     names: BTreeSet<Vec<u8>>,
 }
 
-impl Watcher {
-    pub fn new() -> Result<Watcher, WatchError> {
+impl FileWatcher {
+    pub fn new() -> Result<FileWatcher, WatchError> {
         let inotify = Inotify::new().map_err(|error| match error.raw_os_error() {
             Some(EMFILE) => WatchError::TooManyInstances,
             _ => WatchError::Inotify(error),
         })?;
-        Ok(Watcher { inotify, watched: HashMap::new() })
+        Ok(FileWatcher { inotify, watched: HashMap::new() })
     }
 
     pub fn count(&self) -> usize {
@@ -149,11 +151,24 @@ impl Watcher {
     }
 }
 
+/// Describes changes in one line.
+pub fn describe_changes(changed: &Changed) -> Vec<u8> {
+    match (changed.first(), changed.len()) {
+        (None, _) => b"checking all files: the kernel lost track of changes".to_vec(),
+        (Some(one), 1) => [b"'", &one[..], b"' changed"].concat(),
+        (Some(one), count) => {
+            let others = if count == 2 { "file" } else { "files" };
+            [b"'", &one[..], format!("' and {} more {others} changed", count - 1).as_bytes()].concat()
+        }
+    }
+}
+
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
 /// The reason files cannot be watched.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", String::from_utf8_lossy(&self.message()))]
 pub enum WatchError {
     Inotify(io::Error),
     TooManyInstances,
@@ -218,7 +233,7 @@ mod tests {
         names.iter().map(|name| dir.bytes(name)).collect()
     }
 
-    fn waited(watcher: &Watcher) -> Changed {
+    fn waited(watcher: &FileWatcher) -> Changed {
         match watcher.wait(None).unwrap() {
             WaitResult::Changed(changed) => changed,
             WaitResult::Interrupted => panic!("no signal was sent"),
@@ -229,7 +244,7 @@ mod tests {
     fn other_files_of_the_directory_are_ignored() {
         let dir = Scratch::new("watcher");
         dir.write("a", "");
-        let mut watcher = Watcher::new().unwrap();
+        let mut watcher = FileWatcher::new().unwrap();
         assert_eq!(
             watcher.watch(&files(&dir, &["a", "sub/b"]), SystemTime::now() + QUIET_TIME).unwrap(),
             Changed::new()
@@ -266,11 +281,23 @@ mod tests {
         let dir = Scratch::new("watcher-since");
         let before = SystemTime::now();
         dir.write("a", "");
-        let mut watcher = Watcher::new().unwrap();
+        let mut watcher = FileWatcher::new().unwrap();
         let changed = Changed::from([dir.bytes("a")]);
         assert_eq!(watcher.watch(&files(&dir, &["a"]), before).unwrap(), changed);
         assert_eq!(watcher.watch(&files(&dir, &["a"]), before).unwrap(), Changed::new(), "it was watched");
         let later = SystemTime::now() + Duration::from_secs(60);
-        assert_eq!(Watcher::new().unwrap().watch(&files(&dir, &["a"]), later).unwrap(), Changed::new());
+        assert_eq!(FileWatcher::new().unwrap().watch(&files(&dir, &["a"]), later).unwrap(), Changed::new());
+    }
+
+    #[test]
+    fn changes_are_described_in_one_line() {
+        let text = |files: &[&str]| {
+            let changed: Changed = files.iter().map(|file| file.as_bytes().to_vec()).collect();
+            String::from_utf8(describe_changes(&changed)).unwrap()
+        };
+        assert_eq!(text(&["a.c"]), "'a.c' changed");
+        assert_eq!(text(&["b.c", "a.c"]), "'a.c' and 1 more file changed");
+        assert_eq!(text(&["a", "b", "c"]), "'a' and 2 more files changed");
+        assert_eq!(text(&[]), "checking all files: the kernel lost track of changes");
     }
 }

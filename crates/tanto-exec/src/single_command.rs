@@ -7,16 +7,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use tanto_exec::job::Cost;
-use tanto_exec::job::JobId;
-use tanto_exec::job::report::{MonitorReport, ProcessInfo};
-use tanto_exec::monitor::watcher::{Leftovers, WatchEvent, Watcher};
 use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::process::procs;
 use tanto_sys::signals::TerminationSignals;
 use tanto_sys::terminal;
 
-use tanto_exec::text::tail::Tail;
+use crate::job::report::{MonitorReport, ProcessInfo};
+use crate::job::{Cost, JobId};
+use crate::monitor::watcher::{Leftovers, WatchEvent, Watcher};
+use crate::text::tail::Tail;
 
 /// The id of the only job.
 const JOB: JobId = JobId(0);

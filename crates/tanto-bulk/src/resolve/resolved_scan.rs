@@ -1,27 +1,35 @@
-//! `tanto bulk resolve`.
+//! Resolves scans and writes the records with their dependencies.
 
 use std::collections::HashSet;
 use std::io::{self, IoSlice, Write};
+use std::path::{Path, PathBuf};
 
-use tanto_bulk::error::BulkError;
-use tanto_bulk::package::input_file::InputFile;
-use tanto_bulk::package::records::Record;
-use tanto_bulk::resolve::messages::describe;
-use tanto_bulk::resolve::{Finding, PackageId, Resolution, resolve};
+use tanto_exec::command_output::CommandOutput;
 use tanto_sys::fs::file;
 
-use super::args::ResolveArgs;
-use super::failed;
-use crate::output::CommandOutput;
+use super::messages::describe;
+use super::{Finding, PackageId, Resolution, resolve};
+use crate::error::BulkError;
+use crate::package::input_file::InputFile;
+use crate::package::records::Record;
 
-/// Resolves scans. Exits with 1 if a dependency is missing, and then writes no output unless `--partial` or `--missing` is
-/// given.
-pub fn run(args: &ResolveArgs) -> CommandOutput {
-    resolve_scans(args).unwrap_or_else(|error| failed(&error))
+/// Scans to resolve, and the files to write.
+#[derive(Clone, Copy)]
+pub struct ResolveRequest<'a> {
+    /// The first one is wanted; the others provide what it needs.
+    pub scans: &'a [PathBuf],
+    /// `None` for standard output.
+    pub output: Option<&'a Path>,
+    /// The file for the directories of missing dependencies.
+    pub missing: Option<&'a Path>,
+    /// Writes packages with missing dependencies too.
+    pub partial: bool,
 }
 
-fn resolve_scans(args: &ResolveArgs) -> Result<CommandOutput, BulkError> {
-    let files = args.scans.iter().map(|path| InputFile::open(path)).collect::<Result<Vec<InputFile>, _>>()?;
+/// Resolves scans. The exit code is 1 if a dependency is missing; then writes no output unless `partial` or `missing` is
+/// given.
+pub fn resolve_scans(request: ResolveRequest<'_>) -> Result<CommandOutput, BulkError> {
+    let files = request.scans.iter().map(|path| InputFile::open(path)).collect::<Result<Vec<InputFile>, _>>()?;
     let mut records = Vec::new();
     let mut wanted = 0;
     for file in &files {
@@ -30,22 +38,22 @@ fn resolve_scans(args: &ResolveArgs) -> Result<CommandOutput, BulkError> {
     }
     let resolution = resolve(&records, wanted);
     let broken = resolution.packages().any(|(_, package)| package.wanted && package.broken);
-    let is_partial = args.partial || args.missing.is_some();
+    let is_partial = request.partial || request.missing.is_some();
     if !broken || is_partial {
-        write(args, &records, &resolution)?;
+        write(request, &records, &resolution)?;
     }
     files.iter().try_for_each(InputFile::check)?;
     let err = describe(&resolution, &records).into_bytes();
     Ok(CommandOutput { out: Vec::new(), err, code: u8::from(broken && !is_partial) })
 }
 
-fn write(args: &ResolveArgs, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), BulkError> {
-    if let Some(path) = &args.missing {
+fn write(request: ResolveRequest<'_>, records: &[Record<'_>], resolution: &Resolution<'_>) -> Result<(), BulkError> {
+    if let Some(path) = request.missing {
         let missing = missing(&resolution.findings);
         file::write_atomically(path, |file| file.write_all(&missing)).map_err(BulkError::io("writing ", path))?;
     }
     let text = |out: &mut dyn Write| write_records(out, records, resolution);
-    match &args.output {
+    match request.output {
         Some(path) => file::write_atomically(path, |file| text(file)).map_err(BulkError::io("writing ", path)),
         None => match text(&mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -4,36 +4,39 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::json;
-use tanto_bulk::attempt::environment::Environment;
-use tanto_bulk::config::Config;
-use tanto_bulk::coordinator::phases::{self, NoView, PackageSource};
-use tanto_bulk::coordinator::plan::Plan;
-use tanto_bulk::coordinator::state::State;
-use tanto_bulk::coordinator::state_dir;
-use tanto_bulk::coordinator::up_to_date::predict;
-use tanto_bulk::error::BulkError;
+use tanto_exec::command_output::CommandOutput;
 use tanto_record::database::Database;
 
-use super::args::CheckArgs;
-use super::config::read_config;
-use super::failed;
-use crate::output::CommandOutput;
+use super::phases::{self, NoView, PackageSource};
+use super::plan::Plan;
+use super::state::State;
+use super::state_dir;
+use super::up_to_date::predict;
+use crate::attempt::environment::Environment;
+use crate::config::Config;
+use crate::error::BulkError;
 
-pub fn run(args: &CheckArgs) -> CommandOutput {
-    check(args).unwrap_or_else(|error| failed(&error))
+/// The packages to check, and the form of the answer.
+#[derive(Clone, Copy, Default)]
+pub struct CheckRequest<'a> {
+    /// A resolved scan; `None` scans the tree.
+    pub resolved: Option<&'a Path>,
+    pub json: bool,
+    /// Assumes that a rebuilt package may be unchanged.
+    pub cutoff: bool,
 }
 
-fn check(args: &CheckArgs) -> Result<CommandOutput, BulkError> {
-    let config = read_config(&args.config.config)?;
-    let (mut plan, store, warnings) = match (args.resolved.as_deref(), state_dir::try_take(&config)?) {
-        (None, None) => running_plan(&config)?,
-        (file, Some(state)) => new_plan(&config, file, state.store)?,
-        (file, None) => new_plan(&config, file, state_dir::open_read_only(&config)?)?,
+/// Lists the packages that would be built.
+pub fn check(config: &Config, request: CheckRequest<'_>) -> Result<CommandOutput, BulkError> {
+    let (mut plan, store, warnings) = match (request.resolved, state_dir::try_take(config)?) {
+        (None, None) => running_plan(config)?,
+        (file, Some(state)) => new_plan(config, file, state.store)?,
+        (file, None) => new_plan(config, file, state_dir::open_read_only(config)?)?,
     };
-    phases::check(&config, &store, &mut plan, args.cutoff)?;
+    phases::check(config, &store, &mut plan, request.cutoff)?;
     let why = predict(&plan)?;
     let findings: Vec<Finding<'_>> = plan.all().map(|it| Finding::new(&plan, it, &why)).collect();
-    let out = if args.json { json(&findings) } else { text(&findings) };
+    let out = if request.json { json(&findings) } else { text(&findings) };
     Ok(CommandOutput { out: out.into_bytes(), err: warnings.into_bytes(), code: 0 })
 }
 

@@ -1,48 +1,55 @@
-//! `tanto bulk simulate`: estimates how long a bulk build takes. Runs and writes nothing.
+//! Estimates how long a bulk build takes. Runs and writes nothing.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use tanto_bulk::coordinator::simulate::PackageSimulation;
-use tanto_bulk::error::BulkError;
-use tanto_bulk::estimate::{self, distfiles, median_error};
-use tanto_bulk::package::input_file::InputFile;
-use tanto_bulk::package::records::Record;
-use tanto_bulk::resolve::meta_dir::resolved_depends;
-use tanto_bulk::resolve::{PackageId, cycle};
-use tanto_sys::machine::cpu;
+use tanto_exec::simulate::table::{self, SimulatedRow};
 
-use super::args::BulkSimulateArgs;
-use super::printed;
-use crate::output::CommandOutput;
-use crate::simulate::table;
-use crate::simulate::usual_slots;
+use super::PackageSimulation;
+use crate::error::BulkError;
+use crate::estimate::{self, distfiles, median_error};
+use crate::package::input_file::InputFile;
+use crate::package::records::Record;
+use crate::resolve::meta_dir::resolved_depends;
+use crate::resolve::{PackageId, cycle};
 
-pub fn run(args: &BulkSimulateArgs) -> CommandOutput {
-    printed(simulate(args))
+/// A bulk build to simulate.
+#[derive(Clone, Copy)]
+pub struct ForecastRequest<'a> {
+    /// A resolved scan.
+    pub resolved: &'a Path,
+    /// The file with the seconds that each package takes.
+    pub times: &'a Path,
+    /// The file with the times that the order is based on; `None` for `times`.
+    pub known: Option<&'a Path>,
+    /// The tree whose distfiles' sizes improve the estimates.
+    pub pkgsrc: Option<&'a Path>,
+    /// Numbers of packages at a time.
+    pub slots: &'a [usize],
 }
 
-fn simulate(args: &BulkSimulateArgs) -> Result<String, BulkError> {
-    let slots = args.jobs.clone().unwrap_or_else(|| usual_slots(cpu::count())).0;
-    let file = InputFile::open(&args.resolved)?;
+/// Returns a table with the makespan for each number of packages at a time.
+pub fn forecast(request: ForecastRequest<'_>) -> Result<String, BulkError> {
+    let file = InputFile::open(request.resolved)?;
     let records = file.records()?;
     let depends = resolved_depends(&file, &records)?;
     let cycle = |cycle: Vec<PackageId>| {
         format!("{}: {}", file.path.display(), cycle::message(&cycle, |package| records[package as usize].name))
     };
-    let forecast =
+    let simulation =
         PackageSimulation::new(records.len(), |package: PackageId| &depends[package as usize][..]).map_err(cycle)?;
-    let sizes = args.pkgsrc.as_ref().map_or_else(|| vec![0; records.len()], |it| distfiles::sizes(it, &records));
+    let sizes = request.pkgsrc.map_or_else(|| vec![0; records.len()], |it| distfiles::sizes(it, &records));
     let tree = estimate::Tree { records: &records, depends: &depends, sizes: &sizes };
     let times =
         |known: &[Option<u64>]| -> Vec<u64> { estimate::all(tree, known).into_iter().map(|it| it.ms).collect() };
-    let took = read_times(&args.times, &records)?;
-    let known = args.known.as_ref().map_or_else(|| Ok(took.clone()), |path| read_times(path, &records))?;
+    let took = read_times(request.times, &records)?;
+    let known = request.known.map_or_else(|| Ok(took.clone()), |path| read_times(path, &records))?;
     let (takes, expected) = (times(&took), times(&known));
-    let outcomes: Vec<_> = slots.iter().map(|&slots| forecast.run(slots, &expected, &takes)).collect();
+    let outcomes: Vec<_> = request.slots.iter().map(|&slots| simulation.run(slots, &expected, &takes)).collect();
     file.check()?;
     let work = outcomes.first().map(table::work).unwrap_or_default();
-    let rows: Vec<table::Row> = outcomes.into_iter().map(|outcome| table::Row { outcome, ninja_ms: None }).collect();
+    let rows: Vec<SimulatedRow> =
+        outcomes.into_iter().map(|outcome| SimulatedRow { outcome, ninja_ms: None }).collect();
     let accuracy = accuracy(&took, &known, &expected);
     Ok(format!("{} packages; {work}\n{accuracy}\n{}", records.len(), table::text(&rows)))
 }

@@ -1,30 +1,24 @@
-//! `tanto bulk enter`: runs the command of a stage in its sandbox. Internal.
+//! `tanto bulk enter`, which runs the command of a stage in its sandbox.
 
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_bulk::attempt::layers::{self, LayerError, LayerRequest};
 use tanto_exec::sandbox::{self, Entry, SandboxDir};
 
-use crate::invocation::Invocation;
-use crate::output::CommandOutput;
+use super::layers::{self, LayerError, LayerRequest};
 
-/// Runs a command in a sandbox, and exits like it.
-pub fn run(args: &[Vec<u8>]) -> CommandOutput {
-    let Some(args) = read(args) else {
-        return CommandOutput::failed(Invocation::Tanto, "error", b"'tanto bulk enter' is internal");
-    };
-    let EnterArgs { place, entry, .. } = &args;
-    let code = match (&args.action, &args.needs) {
+/// Runs a command in a sandbox. Returns its exit code, or `None` if the arguments are malformed.
+pub fn run(args: &[Vec<u8>]) -> Option<i32> {
+    let EnterArgs { place, entry, needs, action } = &read(args)?;
+    Some(match (action, needs) {
         (Action::Line(line), None) => sandbox::enter(place, entry, line),
         (Action::Line(line), Some(needs)) => provide(place, entry, needs, line),
         (Action::Begin, _) => sandbox::mount_only(place, entry),
         (Action::Leave, _) => sandbox::unmount_only(place),
         (Action::Keep, _) => sandbox::keep(place, entry),
-    };
-    CommandOutput { out: Vec::new(), err: Vec::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }
+    })
 }
 
 /// Provides dependencies as layers; a command installs those that have none.
