@@ -17,6 +17,7 @@ use crate::job::JobId;
 
 pub mod broker;
 pub mod makeflags;
+pub mod role;
 pub mod server;
 pub mod token_allocation;
 
@@ -47,7 +48,8 @@ pub enum Address {
 }
 
 /// Why a jobserver cannot be used or created. A client's messages are ninja's.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", String::from_utf8_lossy(&self.message()))]
 pub enum JobserverError {
     InvalidDescriptorPair(Vec<u8>),
     SemaphoreMode,

@@ -8,6 +8,7 @@ pub mod file_watcher;
 pub mod frontend;
 pub mod job;
 pub mod jobserver;
+pub mod machine_summary;
 pub mod monitor;
 pub mod resource_sampler;
 pub mod run;

@@ -1,5 +1,6 @@
 //! Simulated builds: a schedule against a virtual clock. Each command takes its expected time.
 
+pub mod scenario;
 pub mod table;
 
 use std::cmp::Reverse;

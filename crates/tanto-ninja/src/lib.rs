@@ -2,6 +2,7 @@
 //! by `tanto-exec`.
 
 pub mod build_dir_lock;
+pub mod build_logs;
 pub mod builddir;
 pub mod canon;
 pub mod depfile;

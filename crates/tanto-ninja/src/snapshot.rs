@@ -3,6 +3,7 @@
 //!
 //! A snapshot only saves time. One that is stale, torn or written by another version is ignored.
 
+pub mod checks;
 pub mod deferred_output;
 mod encoding;
 mod files;

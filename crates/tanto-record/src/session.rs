@@ -4,6 +4,7 @@
 
 mod read;
 pub mod recorder;
+pub mod scenario;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};

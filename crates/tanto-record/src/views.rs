@@ -1,5 +1,6 @@
 //! Views of a build: functions of its events or of its session.
 
+pub mod display;
 pub mod html;
 pub mod live;
 mod messages;

@@ -23,6 +23,7 @@ use tanto_bulk::publish::sign::process;
 use tanto_bulk::resolve::resolved_scan::{ResolveRequest, resolve_scans};
 use tanto_exec::command_output::CommandOutput;
 use tanto_exec::simulate::usual_slots;
+use tanto_record::views::display::Display;
 use tanto_sys::fs::file;
 use tanto_sys::machine::cpu;
 use tanto_sys::process::lifecycle;
@@ -30,7 +31,7 @@ use tanto_sys::process::lifecycle;
 pub use self::args::BulkCommand;
 use self::args::{BulkReportArgs, BulkSimulateArgs, InternalArgs, PackagesArgs, PublishArgs};
 use crate::invocation::Invocation;
-use crate::ninja::view::{self, Display};
+use crate::ninja::view;
 use crate::settings;
 use crate::settings::EnvVars;
 

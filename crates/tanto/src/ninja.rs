@@ -1,7 +1,6 @@
 //! Runs `ninja` and `tanto build`: loads the manifest, rebuilds it if it is dirty, and builds the targets, in ninja's
 //! order.
 
-pub(crate) mod clang_worker;
 mod execute;
 mod job_slots;
 mod logs;
@@ -22,6 +21,7 @@ use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::writer::Writer;
 use tanto_ninja::build_dir_lock::BuildDirLock;
+use tanto_ninja::build_logs::BuildLogs;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::error::Error;
@@ -30,15 +30,14 @@ use tanto_ninja::frontend;
 use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::scan::Scan;
+use tanto_ninja::snapshot::checks::SnapshotChecks;
 use tanto_ninja::stats::Stats;
 use tanto_record::history::History;
+use tanto_record::views::display::Views;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
 use crate::invocation::Invocation;
-use crate::ninja::logs::Logs;
-use crate::ninja::recording::Views;
-use crate::ninja::snapshot::SnapshotChecks;
 use crate::settings::Options;
 
 /// The limit on rebuilds of the manifest.
@@ -95,7 +94,7 @@ impl<'o> BuildRun<'o> {
     fn new(options: &'o Options) -> Result<BuildRun<'o>, i32> {
         let writer = Rc::default();
         let view = match view::create(options) {
-            Ok(display) => Views::new(display, options, &writer),
+            Ok(display) => recording::views(display, options, &writer),
             Err(text) => {
                 view::fatal(options.invocation, &text);
                 return Err(1);
@@ -218,13 +217,12 @@ impl BuildRun<'_> {
     }
 
     /// Creates new logs, at least with a header, because all files are loaded again.
-    fn after_rebuild(&mut self, logs: &mut Logs, graph: &mut Graph<'_>) -> RunResult<Round> {
+    fn after_rebuild(&mut self, logs: &mut BuildLogs, graph: &mut Graph<'_>) -> RunResult<Round> {
         if self.options.dry_run {
             // The manifest is unchanged, and would be rebuilt forever.
             return Ok(Round::Done);
         }
-        let closed = logs.build.close(graph).and_then(|()| logs.deps.close(graph));
-        closed.map(|()| Round::Reload).map_err(|error| self.failed(&error))
+        logs.close(graph).map(|()| Round::Reload).map_err(|error| self.failed(&error))
     }
 
     fn explain_level(&self) -> ExplainLevel {

@@ -1,35 +1,19 @@
 //! `tanto report`: prints reports on recorded builds.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io::IsTerminal;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use tanto_exec::command_output::CommandOutput;
-use tanto_exec::job::ExecutedBy;
-use tanto_exec::startup::Startup;
 use tanto_ninja::canon::canonical;
-use tanto_record::session::{FindSessionError, Session, SessionError, Sessions};
-use tanto_record::views::report::timings::{ProgramStarts, Timings, is_comparable};
-use tanto_record::views::{
-    html,
-    report::{output, rebuilds, session_list},
-    trace,
-};
+use tanto_record::session::Sessions;
+use tanto_record::views::report::rebuilds;
+use tanto_record::views::report::recorded::{self, ReportError, TimingsForm};
+use tanto_record::views::trace;
 
 use crate::settings::EnvVars;
-
-/// Number of sessions listed. The file of each has to be read.
-const MAX_LISTED: usize = 30;
-
-/// Number of programs whose startup cost is measured, the most used first.
-const MAX_MEASURED: usize = 8;
-
-/// Number of earlier sessions that are searched for a comparable one.
-const MAX_SEARCHED: usize = 20;
 
 /// Report why commands ran, where time went, and their output
 ///
@@ -91,18 +75,6 @@ struct TimingsArgs {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum ReportError {
-    #[error(transparent)]
-    Find(#[from] FindSessionError),
-    #[error(transparent)]
-    Read(#[from] SessionError),
-    #[error("no session has a command that made '{0}': 'tanto report sessions' lists the sessions")]
-    NoOutput(String),
-    #[error("writing {path}: {cause}")]
-    Write { path: String, cause: String },
-}
-
 pub fn run(args: &ReportArgs) -> CommandOutput {
     report(args).unwrap_or_else(|error| CommandOutput::failed(error.to_string()))
 }
@@ -111,110 +83,23 @@ fn report(args: &ReportArgs) -> Result<CommandOutput, ReportError> {
     let dir = args.dir.as_deref().unwrap_or(OsStr::new("."));
     let all = Sessions::new(&EnvVars::of_process().state(Some(dir.as_bytes())));
     let text = match &args.command {
-        ReportCommand::Output { file } => return command_output(&all, file.as_deref().map(OsStr::as_bytes)),
-        ReportCommand::Sessions => listed(&all),
-        ReportCommand::Rebuilds(session) => rebuilds::text(&find(&all, session)?.1),
-        ReportCommand::Trace(session) => trace::json(&find(&all, session)?.1),
-        ReportCommand::Timings(args) => timings(&all, args)?,
+        ReportCommand::Output { file } => {
+            let file = file.as_deref().map(|file| canonical(file.as_bytes()));
+            return recorded::command_output(&all, file.as_deref(), io::stdout().is_terminal());
+        }
+        ReportCommand::Sessions => recorded::listed(&all),
+        ReportCommand::Rebuilds(arg) => rebuilds::text(&recorded::find(&all, arg.session.as_bytes())?.1),
+        ReportCommand::Trace(arg) => trace::json(&recorded::find(&all, arg.session.as_bytes())?.1),
+        ReportCommand::Timings(TimingsArgs { session, against, html, json }) => {
+            let form = match html {
+                Some(file) => TimingsForm::Html(file),
+                None if *json => TimingsForm::Json,
+                None => TimingsForm::Text,
+            };
+            recorded::timings(&all, session.session.as_bytes(), against.as_deref().map(OsStr::as_bytes), form)?
+        }
     };
     Ok(CommandOutput::printed(text, 0))
-}
-
-/// Returns the name and the content of a session.
-fn find(all: &Sessions, arg: &SessionArg) -> Result<(String, Session), ReportError> {
-    let name = all.find(arg.session.as_bytes())?;
-    let session = read(all, &name)?;
-    Ok((name, session))
-}
-
-/// The output of one command, with a line about it on standard error; without a file, of all commands of the last
-/// build.
-fn command_output(all: &Sessions, file: Option<&[u8]>) -> Result<CommandOutput, ReportError> {
-    let color = std::io::stdout().is_terminal();
-    let Some(file) = file else {
-        let name = all.find(b"1")?;
-        let text = output::all(&read(all, &name)?, &|place| all.read_output(&name, place), color);
-        return Ok(CommandOutput::printed(text, 0));
-    };
-    let path = canonical(file);
-    // Unreadable sessions are skipped.
-    for name in all.list().into_iter().rev().map(|entry| entry.name).filter(|name| all.may_contain_output(name, &path))
-    {
-        let Ok(session) = read(all, &name) else { continue };
-        if let Some(job) = output::of(&session, &path) {
-            let out = output::printed(job, &|place| all.read_output(&name, place), color);
-            let err = [name.as_bytes(), b": ", &output::head(job)].concat();
-            return Ok(CommandOutput { out, err, code: 0 });
-        }
-    }
-    Err(ReportError::NoOutput(String::from_utf8_lossy(&path).into_owned()))
-}
-
-fn listed(all: &Sessions) -> Vec<u8> {
-    let entries = all.list();
-    if entries.is_empty() {
-        return b"no sessions yet: builds that run commands are recorded\n".into();
-    }
-    let older = entries.len().saturating_sub(MAX_LISTED);
-    let read: Vec<_> = entries[older..].iter().map(|entry| (&entry.name[..], read(all, &entry.name).ok())).collect();
-    let mut text = session_list(read.iter().map(|(name, session)| (*name, session.as_ref())));
-    if older > 0 {
-        text.extend_from_slice(format!("and {older} older ones\n").as_bytes());
-    }
-    text
-}
-
-fn read(all: &Sessions, name: &str) -> Result<Session, SessionError> {
-    Session::read(&all.path(name))
-}
-
-fn timings(all: &Sessions, args: &TimingsArgs) -> Result<Vec<u8>, ReportError> {
-    let (name, session) = find(all, &args.session)?;
-    let earlier = match &args.against {
-        Some(other) => {
-            let other = all.find(other.as_bytes())?;
-            Some((read(all, &other)?, other))
-        }
-        None => comparable(all, &name, &session),
-    };
-    let earlier = earlier.as_ref().map(|(session, name)| (&name[..], session));
-    let timings = Timings::new(&name, &session, earlier).with_starts(program_starts(&session));
-    let Some(file) = &args.html else {
-        return Ok(if args.json { timings.json() } else { timings.text() });
-    };
-    std::fs::write(file, html::html(&timings)).map_err(|error| ReportError::Write {
-        path: file.display().to_string(),
-        cause: String::from_utf8_lossy(&tanto_sys::error::text(&error)).into_owned(),
-    })?;
-    Ok([b"wrote ", file.as_os_str().as_bytes(), b"\n"].concat())
-}
-
-/// The programs that the commands of a session started, with their startup costs.
-fn program_starts(session: &Session) -> Vec<ProgramStarts> {
-    let dir = Path::new(OsStr::from_bytes(&session.head.dir));
-    let mut startup = Startup::in_own_environment();
-    let mut counts: HashMap<PathBuf, (u64, u64)> = HashMap::new();
-    for job in session.commands() {
-        let Some(program) = startup.program_of(&job.info.command, dir) else { continue };
-        let (started, avoided) = counts.entry(program).or_default();
-        *(if job.executed_by() == ExecutedBy::Process { started } else { avoided }) += 1;
-    }
-    let mut counts: Vec<_> = counts.into_iter().collect();
-    counts.sort_by_key(|(program, (started, avoided))| (Reverse(started + avoided), program.clone()));
-    let of = |(program, (started, avoided)): (PathBuf, _)| {
-        let each_us = startup.cost_us(&program)?;
-        Some(ProgramStarts { program: program.into_os_string().into_vec(), started, avoided, each_us })
-    };
-    counts.into_iter().take(MAX_MEASURED).filter_map(of).collect()
-}
-
-/// The last earlier session with mostly the same commands.
-fn comparable(all: &Sessions, name: &str, session: &Session) -> Option<(Session, String)> {
-    let earlier = all.list().into_iter().rev().map(|entry| entry.name).skip_while(|other| other != name).skip(1);
-    earlier.take(MAX_SEARCHED).find_map(|other| {
-        let read = read(all, &other).ok().filter(|other| is_comparable(session, other))?;
-        Some((read, other))
-    })
 }
 
 #[cfg(test)]

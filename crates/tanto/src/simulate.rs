@@ -1,22 +1,23 @@
 //! `tanto simulate`: estimates how long a build takes with other numbers of jobs and in another order.
 
-mod session;
-mod tree;
-
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use tanto_exec::command_output::CommandOutput;
-use tanto_exec::job::JobId;
-use tanto_exec::schedule::{AdmissionLimits, Order, Schedule};
-use tanto_exec::simulate::table::{self, SimulatedRow};
-use tanto_exec::simulate::{self, SimulatedBuild, usual_slots};
+use tanto_exec::schedule::Order;
+use tanto_exec::simulate::scenario::Scenario;
+use tanto_exec::simulate::usual_slots;
 use tanto_exec::text::number;
-use tanto_record::session::{FindSessionError, SessionError};
-
+use tanto_ninja::plan::full_plan::FullPlan;
+use tanto_record::history::History;
+use tanto_record::session::scenario::scenario;
+use tanto_record::session::{FindSessionError, Session, SessionError, Sessions};
+use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::machine::cpu;
 
+use crate::settings::EnvVars;
 use crate::settings::flags::TARGET_HINT;
 use crate::settings::values::{self, Memory};
 
@@ -69,16 +70,6 @@ enum SimulatedOrder {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SlotCounts(pub(crate) Vec<usize>);
 
-/// A build to be simulated, from a manifest or a session.
-struct Build {
-    /// Its jobs, without priorities.
-    schedule: Schedule,
-    /// The jobs in topological order.
-    chain: Vec<JobId>,
-    /// Description for the first line.
-    about: String,
-}
-
 #[derive(Debug, thiserror::Error)]
 enum SimulateError {
     #[error("{dir}: {cause}")]
@@ -97,7 +88,7 @@ enum SimulateError {
 
 pub fn run(args: &SimulateArgs) -> CommandOutput {
     match load(args) {
-        Ok(build) => CommandOutput::printed(report(&build, args), 0),
+        Ok(scenario) => CommandOutput::printed(report(&scenario, args), 0),
         Err(error) => CommandOutput::failed(error.to_string()),
     }
 }
@@ -113,46 +104,57 @@ fn parse_memory(value: &str) -> Result<Memory, &'static str> {
     memory.ok_or("expected 'off' or a size such as 8G")
 }
 
-fn load(args: &SimulateArgs) -> Result<Build, SimulateError> {
+fn load(args: &SimulateArgs) -> Result<Scenario, SimulateError> {
     if let Some(dir) = &args.dir {
         std::env::set_current_dir(dir).map_err(|error| SimulateError::ChangeDir {
             dir: dir.display().to_string(),
             cause: String::from_utf8_lossy(&tanto_sys::error::text(&error)).into_owned(),
         })?;
     }
+    let state = EnvVars::of_process().state(None);
     match &args.session {
-        Some(session) => session::load(session.as_encoded_bytes()),
-        None => tree::load(args),
+        Some(session) => load_session(&state, session.as_encoded_bytes()),
+        None => load_manifest(&state, args),
     }
 }
 
-fn report(build: &Build, args: &SimulateArgs) -> String {
-    let slots = args.jobs.clone().map_or_else(|| usual_slots(cpu::count()), |jobs| jobs.0);
-    let rows = slots.into_iter().map(|slots| {
-        let theirs = (args.order != SimulatedOrder::Ninja)
-            .then(|| build.play(SimulatedOrder::Ninja, args.memory, slots).makespan_ms);
-        SimulatedRow { outcome: build.play(args.order, args.memory, slots), ninja_ms: theirs }
-    });
-    let rows: Vec<SimulatedRow> = rows.collect();
-    let about = rows.first().map(|row| table::work(&row.outcome)).unwrap_or_default();
-    format!("{}; {about}\n\n{}", build.about, table::text(&rows))
+fn load_session(state: &StateDirs, name: &[u8]) -> Result<Scenario, SimulateError> {
+    let all = Sessions::new(state);
+    let name = all.find(name)?;
+    let session = Session::read(&all.path(&name))?;
+    match session.jobs.iter().filter(|job| !job.is_group).count() {
+        0 => Err(SimulateError::EmptySession(name)),
+        commands => Ok(scenario(&session, format!("{commands} commands of session {name}"))),
+    }
 }
 
-impl Build {
-    fn play(&self, order: SimulatedOrder, memory: Memory, slots: usize) -> SimulatedBuild {
-        let mut schedule = self.schedule.clone();
-        if let Memory::AtMost(kib) = memory {
-            schedule.limit_admission(AdmissionLimits { memory_kib: Some(kib), slots });
-        }
-        let order = match order {
-            SimulatedOrder::Auto => simulate::best_order(&schedule, &self.chain, slots),
-            SimulatedOrder::Critical => Order::Critical,
-            SimulatedOrder::Ninja => Order::Ninja,
-            SimulatedOrder::Fifo => Order::Manifest,
-        };
-        schedule.prioritize(&self.chain, order);
-        simulate::run(&mut schedule, slots)
+fn load_manifest(state: &StateDirs, args: &SimulateArgs) -> Result<Scenario, SimulateError> {
+    let manifest = args.manifest.as_encoded_bytes();
+    let targets: Vec<Vec<u8>> = args.targets.iter().map(|target| target.as_encoded_bytes().to_vec()).collect();
+    let history = OnceCell::new();
+    let past = |output: &[u8]| history.get_or_init(|| History::open(state)).cost(output);
+    let FullPlan { schedule, order: chain, command_count, measured_count } = FullPlan::load(manifest, &targets, &past)?;
+    if command_count == 0 {
+        return Err(SimulateError::NoCommand);
     }
+    let manifest = String::from_utf8_lossy(manifest);
+    let about = format!("{command_count} commands of {manifest}, {measured_count} of them measured");
+    Ok(Scenario { schedule, chain, about })
+}
+
+fn report(scenario: &Scenario, args: &SimulateArgs) -> String {
+    let slots = args.jobs.as_ref().map_or_else(|| usual_slots(cpu::count()), |jobs| jobs.0.clone());
+    let order = match args.order {
+        SimulatedOrder::Auto => None,
+        SimulatedOrder::Critical => Some(Order::Critical),
+        SimulatedOrder::Ninja => Some(Order::Ninja),
+        SimulatedOrder::Fifo => Some(Order::Manifest),
+    };
+    let memory_kib = match args.memory {
+        Memory::AtMost(kib) => Some(kib),
+        Memory::Off | Memory::Free => None,
+    };
+    scenario.report(order, memory_kib, &slots)
 }
 
 #[cfg(test)]

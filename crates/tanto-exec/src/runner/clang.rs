@@ -24,6 +24,7 @@ mod connection;
 mod frames;
 mod identity;
 mod identity_cache;
+pub mod installation;
 mod require;
 mod response;
 mod zygote;
@@ -31,8 +32,7 @@ mod zygote;
 pub use self::checkpoint_daemon::{Held, held, is_checkpoint_daemon, stop};
 pub use self::checkpoints::CheckpointOptions;
 pub use self::frames::Without;
-pub use self::identity::{conflicting_variable, replaced_version};
-pub use self::identity_cache::programs;
+use self::identity::conflicting_variable;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerOptions {

@@ -3,6 +3,10 @@
 //! Outputs are indexed by the nodes of one graph, which all functions take as an argument, or by path if they are not
 //! nodes or became nodes after loading.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
 use crate::disk::{Disk, Mtime};
 use crate::error::{Error, Result};
 use crate::graph::GraphView;
@@ -53,6 +57,21 @@ impl BuildLog {
     /// Returns whether there is no log at `path`, or one of a supported version. Reads only the header.
     pub fn has_supported_header(path: &[u8]) -> bool {
         read_head(path).is_some_and(|text| text.is_empty() || read_header(&text).0 == Header::Supported)
+    }
+
+    /// Describes the version of the log at `path`, from its first line.
+    pub fn describe(path: &Path) -> Vec<u8> {
+        let Ok(file) = File::open(path) else {
+            return "none".into();
+        };
+        let mut line = Vec::new();
+        let read = BufReader::new(file.take(64)).read_until(b'\n', &mut line);
+        match (read, line.trim_ascii_end().strip_prefix(b"# ninja log v")) {
+            (Ok(_), Some(version)) if !version.is_empty() && version.iter().all(u8::is_ascii_digit) => {
+                [b"version ", version].concat()
+            }
+            _ => "not a log of ninja".into(),
+        }
     }
 
     /// Loads the log at `path` without writing. A log of version 5, 6 or 7 keeps its version; a new one, also in place

@@ -3,12 +3,23 @@
 use tanto_exec::job::CostLookup;
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
+use tanto_sys::threads::ThreadLimit;
 
+use crate::builddir;
+use crate::disk::RealDisk;
 use crate::error::{Error, Result};
+use crate::explain::{ExplainLevel, Explanations};
+use crate::graph::{Arena, Graph};
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId};
+use crate::load::{self, LoadOptions};
+use crate::logs::{BuildLog, DepsLog};
 use crate::plan::estimates::CostEstimates;
 use crate::scan::Scan;
+use crate::targets::{LookupOptions, collect_targets};
+
+/// The version of a new log; none is written.
+const ANY_VERSION: u32 = 7;
 
 pub struct FullPlan {
     /// Without an order yet.
@@ -27,6 +38,19 @@ struct Frame {
 }
 
 impl FullPlan {
+    /// Loads the manifest and the logs, and plans the targets (none: the default targets).
+    pub fn load(manifest: &[u8], targets: &[Vec<u8>], past: CostLookup<'_>) -> Result<FullPlan> {
+        let arena = Arena::new();
+        let mut graph = load::load(&arena, &RealDisk, manifest, LoadOptions::default(), &mut |_| {})?;
+        let builddir = builddir::path(&graph);
+        let (mut log, mut deps_log) = logs(builddir, &mut graph)?;
+        let mut disk = RealDisk;
+        let scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::Off));
+        let hints = LookupOptions { builddir, deps_log: Some(scan.deps_log), ..LookupOptions::default() };
+        let targets = collect_targets(scan.graph, hints, targets)?;
+        FullPlan::of(&scan, &targets, Some(past))
+    }
+
     /// Uses only the graph and the logs, no files. Unloaded dyndep files are ignored.
     pub fn of(scan: &Scan<'_, '_>, targets: &[NodeId], past: Option<CostLookup<'_>>) -> Result<FullPlan> {
         let edges = edges_below(scan, targets)?;
@@ -102,4 +126,14 @@ fn inputs(scan: &Scan<'_, '_>, edge: EdgeId) -> Vec<NodeId> {
     let it = scan.graph.edge(edge);
     let discovered = it.outs.iter().find_map(|&out| scan.deps_log.deps(out));
     it.ins.iter().copied().chain(discovered.iter().flat_map(|deps| deps.ins())).collect()
+}
+
+fn logs(builddir: &[u8], graph: &mut Graph<'_>) -> Result<(BuildLog, DepsLog)> {
+    let path = builddir::join(builddir, ".ninja_log");
+    let (log, _) = BuildLog::load(&path, ANY_VERSION, graph, ThreadLimit::Auto)?;
+    if !log.was_found() {
+        return Err(Error::new(&[b"nothing was built here: there is no ", &path]));
+    }
+    let (deps_log, _) = DepsLog::load(&builddir::join(builddir, ".ninja_deps"), graph, ThreadLimit::Auto)?;
+    Ok((log, deps_log))
 }

@@ -5,6 +5,7 @@ pub mod output;
 pub mod problems;
 mod reasons;
 pub mod rebuilds;
+pub mod recorded;
 pub mod timings;
 
 use tanto_exec::job::Exit;

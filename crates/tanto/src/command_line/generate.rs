@@ -8,10 +8,10 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use tanto_exec::command_output::CommandOutput;
+use tanto_exec::runner::clang::installation::WORKER_VARIABLE;
 use tanto_ninja::tools::TOOLS;
 
 use crate::command_line;
-use crate::ninja::clang_worker::WORKER_VARIABLE;
 use crate::settings::FLAGS_VARIABLE;
 use crate::settings::declaration::{FLAGS, VARIABLES};
 

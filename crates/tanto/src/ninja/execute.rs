@@ -7,11 +7,12 @@ use std::rc::Rc;
 
 use tanto_exec::event::Level;
 use tanto_exec::job::ResourceLimits;
-use tanto_exec::jobserver::{Client, Jobserver};
+use tanto_exec::jobserver::{Client, Jobserver, role};
 use tanto_exec::monitor::watcher::{CgroupUse, LONG_MS, Leftovers, WatchOptions};
 use tanto_exec::resource_sampler;
 use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::Runner;
+use tanto_exec::runner::clang::installation;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::{self, Schedule};
@@ -30,7 +31,7 @@ use tanto_sys::signals::TerminationSignals;
 use crate::invocation::Invocation;
 use crate::settings::parser::FollowTarget;
 
-use super::{BuildRun, ExitCode, RunResult, clang_worker, job_slots};
+use super::{BuildRun, ExitCode, RunResult, job_slots};
 use crate::settings::values::Memory;
 
 struct Execution<'p> {
@@ -244,19 +245,19 @@ impl BuildRun<'_> {
         // Nested Tanto processes use it to recognize the lock.
         let ancestors =
             (build_dir_lock::ANCESTORS.into(), build_dir_lock::ancestors_for_jobs(self.build_dir_lock.as_ref()));
-        let environment = [ancestors].into_iter().chain(job_slots::environment(jobserver.as_ref())).collect();
+        let environment = [ancestors].into_iter().chain(role::environment(jobserver.as_ref())).collect();
         let max_load = self.options.settings.max_load.value;
         let own = self.own_state(builddir);
         let overflow = Some(Path::new(OsStr::from_bytes(if builddir.is_empty() { b"." } else { builddir })).into());
         // Writing to an empty path fails, so nothing is cached.
-        let known = own.as_ref().map(|own| own.join(clang_worker::IDENTITY_CACHE)).unwrap_or_default();
+        let known = own.as_ref().map(|own| own.join(installation::IDENTITY_CACHE)).unwrap_or_default();
         let writer = Rc::clone(&self.writer);
         let settings = &self.options.settings;
         let checkpoints = own.and_then(|own| {
-            let dir = own.join(clang_worker::CHECKPOINT_DIR);
-            clang_worker::checkpoints(settings.checkpoints.value, settings.verify_checkpoints.value, dir)
+            let dir = own.join(installation::CHECKPOINT_DIR);
+            installation::checkpoints(settings.checkpoints.value.limit(), settings.verify_checkpoints.value, dir)
         });
-        let worker = clang_worker::find(settings.clang_worker.value, known, checkpoints)
+        let worker = installation::find(settings.clang_worker.value, known, checkpoints)
             .map_err(|error| self.fatal(&error.message()))?;
         let options = RunnerOptions {
             parallelism,
@@ -286,7 +287,7 @@ impl BuildRun<'_> {
             Memory::Free => None,
             // Memory of checkpoints counts towards the limit. Free memory already excludes it.
             Memory::AtMost(kib) => {
-                let held = clang_worker::checkpoint_usage(&self.state_of(builddir)).map_or(0, |held| held.memory_kib);
+                let held = installation::checkpoint_usage(&self.state_of(builddir)).map_or(0, |held| held.memory_kib);
                 Some(kib.saturating_sub(held).max(1))
             }
         };

@@ -1,54 +1,24 @@
 //! Job slots of a run: those of a `make` that runs it, or its own, offered to its jobs by a jobserver.
 
-use std::ffi::OsString;
-use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
 
 use tanto_exec::event::Level;
-use tanto_exec::jobserver::makeflags::names_a_server;
+use tanto_exec::jobserver::role::{self, JobserverRole, makeflags};
 use tanto_exec::jobserver::server::{MOST_SLOTS, Server};
 use tanto_exec::jobserver::{self, Client, Jobserver, JobserverError};
+use tanto_ninja::build_dir_lock::BuildDirLock;
 use tanto_record::views::ninja::Verbosity;
 
 use super::BuildRun;
 use crate::invocation::Invocation;
 use crate::settings::Options;
-use crate::settings::values::JobserverMode;
-
-const FLAGS: &str = "MAKEFLAGS";
-/// Takes precedence in `cargo`.
-const CARGO_FLAGS: &str = "CARGO_MAKEFLAGS";
-const FIFO: &str = "jobserver";
-
-#[derive(PartialEq, Eq, Debug)]
-enum JobserverRole {
-    None,
-    Client,
-    /// `fifo`: through a named pipe.
-    Server {
-        fifo: bool,
-    },
-}
 
 fn role(options: &Options, makeflags: &[u8]) -> JobserverRole {
-    match options.settings.jobserver.value {
-        _ if options.dry_run => JobserverRole::None,
-        JobserverMode::Off => JobserverRole::None,
-        JobserverMode::On => JobserverRole::Server { fifo: false },
-        JobserverMode::Fifo => JobserverRole::Server { fifo: true },
-        JobserverMode::Auto if names_a_server(makeflags) || options.invocation == Invocation::Ninja => {
-            match options.settings.jobs.is_on_command_line() {
-                true => JobserverRole::None,
-                false => JobserverRole::Client,
-            }
-        }
-        JobserverMode::Auto => JobserverRole::Server { fifo: false },
+    if options.dry_run {
+        return JobserverRole::None;
     }
-}
-
-fn makeflags() -> Option<OsString> {
-    std::env::var_os(FLAGS)
+    let (settings, is_tanto) = (&options.settings, options.invocation == Invocation::Tanto);
+    JobserverRole::of(settings.jobserver.value, is_tanto, settings.jobs.is_on_command_line(), makeflags)
 }
 
 impl BuildRun<'_> {
@@ -85,61 +55,23 @@ impl BuildRun<'_> {
         if parallelism > MOST_SLOTS {
             return None;
         }
-        match if fifo { self.fifo(parallelism, builddir) } else { Server::pipe(parallelism) } {
-            Ok(server) => Some(Jobserver::Server(server)),
-            Err(why) => {
-                self.say(Level::Warning, &[b"no jobserver: ", &why.message()[..]].concat());
-                None
+        let opened = match fifo {
+            true => {
+                // Only the lock makes its path in the state directory unique.
+                let is_unique = self.build_dir_lock.as_ref().is_some_and(BuildDirLock::is_held);
+                let own = if is_unique { self.own_state(builddir) } else { None };
+                role::open_fifo(parallelism, own.as_deref())
             }
-        }
-    }
-
-    fn fifo(&self, parallelism: usize, builddir: &[u8]) -> Result<Server, JobserverError> {
-        let mut refusal = None;
-        for path in self.fifo_paths(builddir).iter().filter(|path| is_allowed_in_makeflags(path)) {
-            match Server::fifo(parallelism, path) {
-                Ok(server) => return Ok(server),
-                Err(why) => refusal = Some(why),
-            }
-        }
-        Err(refusal.unwrap_or(JobserverError::NoFifoPath))
-    }
-
-    /// Paths for the named pipe: in Tanto's own state, if the lock makes it unique, then in the temporary directory.
-    fn fifo_paths(&self, builddir: &[u8]) -> Vec<PathBuf> {
-        let mut places = Vec::new();
-        if self.build_dir_lock.as_ref().is_some_and(|build_dir_lock| build_dir_lock.is_held())
-            && let (Some(own), Ok(directory)) = (self.own_state(builddir), std::env::current_dir())
-        {
-            let path = directory.join(own).join(FIFO);
-            // Left by a killed process.
-            let _ = fs::remove_file(&path);
-            places.push(path);
-        }
-        let pid = std::process::id();
-        places.extend((0..8).map(|number| std::env::temp_dir().join(format!("tanto-{FIFO}.{pid}.{number}"))));
-        places
+            false => Server::pipe(parallelism),
+        };
+        let refused = |why: JobserverError| self.say(Level::Warning, &[b"no jobserver: ", &why.message()[..]].concat());
+        opened.map_err(refused).ok().map(Jobserver::Server)
     }
 }
 
 /// The number of slots of which half may run while the CPUs are overloaded. A number chosen by the user is not reduced.
 pub(super) fn yielding_slots(options: &Options, parallelism: usize) -> usize {
     if options.settings.jobs.is_set() { usize::MAX } else { parallelism }
-}
-
-/// Returns whether the path can be part of `MAKEFLAGS`: absolute, and without special characters of make or the shell.
-fn is_allowed_in_makeflags(path: &Path) -> bool {
-    let is_allowed_in_makeflags =
-        |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"/._-+,=:@%".contains(byte);
-    path.is_absolute() && path.as_os_str().as_bytes().iter().all(is_allowed_in_makeflags)
-}
-
-/// Environment variables for commands.
-pub(super) fn environment(share: Option<&Jobserver>) -> Vec<(OsString, OsString)> {
-    let Some(Jobserver::Server(server)) = share else { return Vec::new() };
-    let flags = OsString::from_vec(server.makeflags(makeflags().unwrap_or_default().as_bytes()));
-    let for_cargo = std::env::var_os(CARGO_FLAGS).map(|_| (CARGO_FLAGS.into(), flags.clone()));
-    for_cargo.into_iter().chain([(FLAGS.into(), flags)]).collect()
 }
 
 #[cfg(test)]
@@ -189,13 +121,5 @@ mod tests {
         assert_eq!([ninja("", ""), ninja("", SERVER)], [const { JobserverRole::Client }; 2]);
         assert_eq!([ninja("-j4", SERVER), ninja("-n", SERVER)], [const { JobserverRole::None }; 2]);
         assert_eq!(ninja("--jobserver=on", SERVER), JobserverRole::Server { fifo: false });
-    }
-
-    #[test]
-    fn path_with_special_characters_is_not_allowed_in_makeflags() {
-        assert!(is_allowed_in_makeflags(Path::new("/a/b-c_d.e")));
-        for other in ["a/b", "/a b", "/a$b", "/a\\b", "/a\tb", "/a'b", "/a#b", "/a;b"] {
-            assert!(!is_allowed_in_makeflags(Path::new(other)), "{other}");
-        }
     }
 }

@@ -2,53 +2,24 @@
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::Clock;
-use tanto_exec::event::{Event, Level, View};
-use tanto_exec::job::JobId;
+use tanto_exec::event::Level;
 use tanto_exec::writer::Writer;
 use tanto_record::jsonl::Head;
 use tanto_record::session::recorder::Recorder;
+use tanto_record::views::display::{Display, Views};
 use tanto_sys::machine::cpu;
 
 use super::BuildRun;
-use super::view::Display;
 use crate::settings::Options;
 use crate::settings::values::Jobs;
 
-/// The view and the recorder of a run.
-pub struct Views {
-    pub display: Display,
-    pub recorder: Recorder,
-}
-
-impl Views {
-    /// Dry runs and tools are not recorded.
-    pub fn new(display: Display, options: &Options, writer: &Rc<Writer>) -> Views {
-        let wanted = options.settings.record.value && !options.dry_run && options.tool.is_none();
-        Views { display, recorder: Recorder::new(wanted, Rc::clone(writer)) }
-    }
-}
-
-impl View for Views {
-    fn event(&mut self, event: Event<'_>) {
-        self.recorder.event(event);
-        self.display.event(event);
-    }
-
-    fn flush(&mut self) {
-        self.display.flush();
-        self.recorder.flush();
-    }
-
-    fn followed_job(&self) -> Option<JobId> {
-        self.display.followed_job()
-    }
-
-    fn tick_interval(&self) -> Option<Duration> {
-        self.display.tick_interval()
-    }
+/// The view and the recorder. Dry runs and tools are not recorded.
+pub(super) fn views(display: Display, options: &Options, writer: &Rc<Writer>) -> Views {
+    let wanted = options.settings.record.value && !options.dry_run && options.tool.is_none();
+    Views { display, recorder: Recorder::new(wanted, Rc::clone(writer)) }
 }
 
 impl BuildRun<'_> {

@@ -1,62 +1,24 @@
 //! Uses snapshots in a run: loads the graph from one, verifies it before anything irreversible, and writes a new one.
 
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
 use std::thread;
 
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::monitor::orphans;
 use tanto_ninja::build_dir_lock::ANCESTORS;
+use tanto_ninja::build_logs::BuildLogs;
 use tanto_ninja::error::Result;
-use tanto_ninja::flat::Blocks;
 use tanto_ninja::graph::{Arena, Graph};
 use tanto_ninja::load::{self, LoadOptions, ParallelOptions};
 use tanto_ninja::snapshot::{PendingSnapshot, Snapshot, SnapshotPolicy};
 use tanto_sys::machine::cpu;
 use tanto_sys::process::detach;
 
-use super::logs::Logs;
 use super::{BuildRun, ExitCode, RealDisk, RunResult};
 use crate::invocation::Invocation;
 
-/// The checks of the snapshot in use.
-#[derive(Default)]
-pub(super) struct SnapshotChecks {
-    /// The mapped snapshot of this round, until it is verified.
-    blocks: Option<Arc<Blocks>>,
-    /// Set after damage was found: this run loads the manifest as text.
-    disabled: bool,
-    /// Messages of this round and of the abandoned one.
-    messages: Vec<Vec<u8>>,
-    earlier_messages: Vec<Vec<u8>>,
-}
-
-impl SnapshotChecks {
-    /// Returns whether damage was found in the parts read so far. Then nothing may be printed or done because of them.
-    pub(super) fn found_damage(&self) -> bool {
-        self.blocks.as_ref().is_some_and(|blocks| blocks.is_damaged())
-    }
-
-    pub(super) fn new_round(&mut self) {
-        self.messages.clear();
-    }
-
-    /// Returns false if the abandoned round has printed the message.
-    fn is_new(&mut self, text: &[u8]) -> bool {
-        if let Some(at) = self.earlier_messages.iter().position(|messages| messages == text) {
-            self.earlier_messages.swap_remove(at);
-            return false;
-        }
-        if self.blocks.is_some() {
-            self.messages.push(text.into());
-        }
-        true
-    }
-}
-
 impl BuildRun<'_> {
     pub(super) fn load<'t>(&mut self, arena: &'t Arena) -> RunResult<Graph<'t>> {
-        self.checks.blocks = None;
         self.checks.new_round();
         if let Some(graph) = self.open_snapshot(arena)? {
             return Ok(graph);
@@ -82,7 +44,7 @@ impl BuildRun<'_> {
     }
 
     fn snapshot(&self) -> Option<Snapshot> {
-        let wanted = self.options.settings.snapshots.value != SnapshotPolicy::Off && !self.checks.disabled;
+        let wanted = self.options.settings.snapshots.value != SnapshotPolicy::Off && !self.checks.is_disabled();
         wanted.then(|| Snapshot::new(self.state.clone(), &self.options.manifest, self.load_options()))
     }
 
@@ -92,7 +54,7 @@ impl BuildRun<'_> {
         let opening = || snapshot.open(arena, &mut |text| warnings.push(text.to_vec()));
         let opened: Result<Option<Graph<'t>>> = self.stats.time("snapshot", opening);
         if let Ok(Some(graph)) = &opened {
-            self.checks.blocks = graph.blocks().cloned();
+            self.checks.watch(graph);
         }
         warnings.iter().for_each(|text| self.say(Level::Warning, text));
         opened.map_err(|error| self.failed(&error))
@@ -112,12 +74,8 @@ impl BuildRun<'_> {
 
     /// Verifies the whole snapshot, and ends the round if it is damaged. After this the snapshot is trusted.
     pub(super) fn check_all(&mut self) -> RunResult<()> {
-        let Some(blocks) = &self.checks.blocks else { return Ok(()) };
-        if !blocks.check_all(self.threads()) {
-            return Err(ExitCode(1));
-        }
-        self.checks.blocks = None;
-        Ok(())
+        let threads = self.options.settings.threads.value;
+        if self.checks.check_all(|| threads.limit(cpu::count())) { Ok(()) } else { Err(ExitCode(1)) }
     }
 
     /// Removes the snapshot if damage has ended the round; the next round does without it.
@@ -126,16 +84,14 @@ impl BuildRun<'_> {
             return false;
         }
         self.snapshot().iter().for_each(Snapshot::remove);
-        let earlier_messages = std::mem::take(&mut self.checks.messages);
-        self.checks = SnapshotChecks { disabled: true, earlier_messages, ..SnapshotChecks::default() };
+        self.checks.disable();
         true
     }
 
     /// The snapshot that this run has to write, without the logs.
-    pub(super) fn pending_snapshot<'t>(&self, graph: &Graph<'t>, logs: &Logs) -> Option<PendingSnapshot<'t>> {
+    pub(super) fn pending_snapshot<'t>(&self, graph: &Graph<'t>, logs: &BuildLogs) -> Option<PendingSnapshot<'t>> {
         let always = self.options.settings.snapshots.value == SnapshotPolicy::Always;
-        let unsaved = logs.build.unsaved_bytes() + logs.deps.unsaved_bytes();
-        self.snapshot().filter(|_| !self.options.dry_run)?.prepare(graph, unsaved, always)
+        self.snapshot().filter(|_| !self.options.dry_run)?.prepare(graph, logs.unsaved_bytes(), always)
     }
 
     /// Writes the snapshot after the build. If the user has started ninja at a terminal, a detached process does it.

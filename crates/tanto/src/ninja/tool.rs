@@ -2,15 +2,14 @@
 
 use std::io::{self, BufWriter, ErrorKind};
 
+use tanto_ninja::build_logs::BuildLogs;
 use tanto_ninja::builddir;
 use tanto_ninja::disk::RealDisk;
 use tanto_ninja::graph::{Arena, Graph};
-use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::snapshot::deferred_output::{DeferredOutput, OutputGate};
 use tanto_ninja::tools::{Context, RunAfter, ToolOptions, ToolOutcome};
 use tanto_record::views::ninja::Verbosity;
 
-use super::logs::Logs;
 use super::{BuildRun, ExitCode, Round, RunResult};
 use crate::settings::parser::ToolCall;
 
@@ -23,17 +22,17 @@ impl<'o> BuildRun<'o> {
     pub(super) fn tool_after_flags(&mut self) -> RunResult<Option<Round>> {
         let Some(call) = self.tool(RunAfter::AfterFlags) else { return Ok(None) };
         let arena = Arena::new();
-        self.run_tool(call, &mut arena.empty(), &no_logs()).map(Some)
+        self.run_tool(call, &mut arena.empty(), &BuildLogs::in_memory(None)).map(Some)
     }
 
     /// Runs a tool that needs the manifest.
     pub(super) fn tool_after_load(&mut self, graph: &mut Graph<'_>) -> RunResult<Option<Round>> {
         let Some(call) = self.tool(RunAfter::AfterLoad) else { return Ok(None) };
-        self.run_tool(call, graph, &no_logs()).map(Some)
+        self.run_tool(call, graph, &BuildLogs::in_memory(None)).map(Some)
     }
 
     /// Runs a tool that needs the logs.
-    pub(super) fn tool_after_logs(&mut self, graph: &mut Graph<'_>, logs: &Logs) -> RunResult<Option<Round>> {
+    pub(super) fn tool_after_logs(&mut self, graph: &mut Graph<'_>, logs: &BuildLogs) -> RunResult<Option<Round>> {
         let Some(call) = self.tool(RunAfter::AfterLogs) else { return Ok(None) };
         self.run_tool(call, graph, logs).map(Some)
     }
@@ -42,7 +41,7 @@ impl<'o> BuildRun<'o> {
         self.options.tool.as_ref().filter(|call| call.tool.when == when)
     }
 
-    fn run_tool(&mut self, call: &ToolCall, graph: &mut Graph<'_>, logs: &Logs) -> RunResult<Round> {
+    fn run_tool(&mut self, call: &ToolCall, graph: &mut Graph<'_>, logs: &BuildLogs) -> RunResult<Round> {
         let builddir = match call.tool.when {
             RunAfter::AfterLogs => builddir::path(graph).to_vec(),
             RunAfter::AfterFlags | RunAfter::AfterLoad => Vec::new(),
@@ -87,8 +86,4 @@ impl<'o> BuildRun<'o> {
             Err(error) => Err(self.fatal(&[b"writing the answer: ", &tanto_sys::error::text(&error)[..]].concat())),
         }
     }
-}
-
-fn no_logs() -> Logs {
-    Logs { build: BuildLog::in_memory(7), deps: DepsLog::in_memory() }
 }

@@ -2,15 +2,15 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use tanto_exec::jobserver::role::JobserverMode;
 use tanto_exec::monitor::watcher::Leftovers;
+use tanto_exec::runner::clang::installation::ClangWorker;
 use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;
 
 use super::flags::{self, Flag, Group, Id, OPTION, Reach, free, one_of};
-use super::values::{
-    self, CheckpointLimit, ClangWorker, Jobs, JobserverMode, Memory, OutputFormat, StatusFormat, text,
-};
+use super::values::{self, CheckpointLimit, Jobs, Memory, OutputFormat, StatusFormat, text};
 use super::{EnvVars, Origin, Sourced};
 use crate::invocation::Invocation;
 

@@ -2,7 +2,9 @@
 
 use std::num::NonZeroUsize;
 
+use tanto_exec::jobserver::role::JobserverMode;
 use tanto_exec::monitor::watcher::Leftovers;
+use tanto_exec::runner::clang::installation::ClangWorker;
 use tanto_exec::text::number;
 use tanto_exec::text::units::ExactDuration;
 use tanto_ninja::snapshot::SnapshotPolicy;
@@ -70,28 +72,6 @@ pub enum OutputFormat {
     Plain,
     /// Events as lines of JSON.
     Jsonl,
-}
-
-/// Whether the tokens of `-j` are shared with commands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum JobserverMode {
-    /// `On` as tanto if `MAKEFLAGS` names no jobserver.
-    Auto,
-    /// Through an inherited pipe.
-    On,
-    Off,
-    /// Through a named pipe.
-    Fifo,
-}
-
-/// Whether compilers run in the compile worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClangWorker {
-    /// If there is one.
-    Auto,
-    Off,
-    /// Fail the build if there is none.
-    Require,
 }
 
 /// The number of checkpoints that are kept.

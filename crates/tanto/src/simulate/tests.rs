@@ -1,7 +1,7 @@
 //! Tests of `tanto simulate`.
 
-use tanto_exec::job::Cost;
-use tanto_exec::schedule::{JobSpec, Kind, PoolId};
+use tanto_exec::job::{Cost, JobId};
+use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 
 use super::*;
 use crate::command_line::tests::parse;
@@ -11,7 +11,7 @@ fn args(text: &str) -> SimulateArgs {
 }
 
 /// Commands that take so many seconds and hold so many MiB, and each waits for these.
-fn build(jobs: &[(u32, u32, &[u32])]) -> Build {
+fn build(jobs: &[(u32, u32, &[u32])]) -> Scenario {
     let mut schedule = Schedule::new();
     for (order, &(seconds, mib, needs)) in (0..).zip(jobs) {
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
@@ -19,7 +19,7 @@ fn build(jobs: &[(u32, u32, &[u32])]) -> Build {
         needs.iter().for_each(|&on| schedule.add_dependency(job, JobId(on), 0));
     }
     let chain = (0..jobs.len() as u32).map(JobId).collect();
-    Build { schedule, chain, about: "a build".to_owned() }
+    Scenario { schedule, chain, about: "a build".to_owned() }
 }
 
 #[test]

@@ -55,6 +55,31 @@ pub struct Held {
     pub without: Vec<Without>,
 }
 
+impl Held {
+    /// Lists the files with and without a checkpoint.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = [b"checkpoints: ", &self.brief()[..], b"\n"].concat();
+        for file in &self.files {
+            text.extend_from_slice(&[b"  ", &file[..], b"\n"].concat());
+        }
+        if !self.without.is_empty() {
+            text.extend_from_slice(b"without one:\n");
+        }
+        for Without { file, why } in &self.without {
+            text.extend_from_slice(&[b"  ", &file[..], b": ", why, b"\n"].concat());
+        }
+        text
+    }
+
+    /// One line about the checkpoints.
+    pub fn brief(&self) -> Vec<u8> {
+        let Held { pid, most, wanted, memory_kib, files, .. } = self;
+        let more = if *wanted > 0 { format!(", {wanted} yet to be made") } else { String::new() };
+        let (count, mib) = (files.len(), memory_kib >> 10);
+        format!("{count} of at most {most}, {mib} MiB, in process {pid}{more}").into()
+    }
+}
+
 impl DaemonConnection {
     /// Connects to the daemon of this directory. Fails if there is none, or it belongs to another user.
     pub(super) fn find(place: &Path) -> io::Result<DaemonConnection> {
@@ -150,4 +175,18 @@ pub fn is_checkpoint_daemon(pid: u32) -> bool {
     let from = line.windows(word.len()).position(|part| part == word).map(|at| at + word.len());
     let Some(place) = from.and_then(|from| line[from..].rsplitn(3, |&byte| byte == b' ').nth(2)) else { return false };
     number(Path::new(OsStr::from_bytes(place))) == Some(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_lists_files_with_and_without_checkpoints() {
+        let without = vec![Without { file: b"b.c".to_vec(), why: b"its includes print warnings".to_vec() }];
+        let held = Held { pid: 7, most: 8, wanted: 1, memory_kib: 123_456, files: vec![b"a.c".to_vec()], without };
+        let text = String::from_utf8(held.text()).unwrap();
+        let first = "checkpoints: 1 of at most 8, 120 MiB, in process 7, 1 yet to be made\n  a.c\n";
+        assert_eq!(text, format!("{first}without one:\n  b.c: its includes print warnings\n"));
+    }
 }

@@ -1,31 +1,16 @@
-//! Reads the build to simulate from a recorded session.
+//! The build of a session, to simulate it.
 
 use std::collections::HashMap;
 
-use tanto_exec::job::Cost;
-use tanto_exec::job::JobId;
+use tanto_exec::job::{Cost, JobId};
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
-use tanto_record::session::{Session, SessionJob, Sessions};
+use tanto_exec::simulate::scenario::Scenario;
 
-use super::{Build, SimulateError};
-use crate::settings::EnvVars;
+use super::{Session, SessionJob};
 
-/// Reads a session, named as for `tanto report`.
-pub(super) fn load(name: &[u8]) -> Result<Build, SimulateError> {
-    let all = Sessions::new(&EnvVars::of_process().state(None));
-    let name = all.find(name)?;
-    let session = Session::read(&all.path(&name))?;
-    let build = build(&session);
-    let commands = session.jobs.iter().filter(|job| !job.is_group).count();
-    if commands == 0 {
-        return Err(SimulateError::EmptySession(name));
-    }
-    Ok(Build { about: format!("{commands} commands of session {name}"), ..build })
-}
-
-/// The jobs of a session are in the order of their starts, which is topological. A session records no pools except the
-/// console.
-fn build(session: &Session) -> Build {
+/// Returns the build of a session. Its jobs are in the order of their starts, which is topological. A session records no
+/// pools except the console.
+pub fn scenario(session: &Session, about: String) -> Scenario {
     let mut schedule = Schedule::new();
     let console = schedule.add_pool(1);
     let mut numbers: HashMap<JobId, JobId> = HashMap::new();
@@ -43,7 +28,7 @@ fn build(session: &Session) -> Build {
         numbers.insert(job.id, id);
         chain.push(id);
     }
-    Build { schedule, chain, about: String::new() }
+    Scenario { schedule, chain, about }
 }
 
 fn cost(job: &SessionJob) -> Cost {
@@ -75,7 +60,7 @@ mod tests {
         let first = [started(4, "[]"), started(2, "[]"), finished(4, 300)].concat();
         let text = [head, &first, &started(7, "[4,9]"), &finished(2, 100), &finished(7, 50)].concat();
         let session = Session::parse(text.as_bytes()).expect("a sound session");
-        let mut build = build(&session);
+        let mut build = scenario(&session, String::new());
         assert_eq!(build.schedule.cost(JobId(0)), Cost { wall_ms: 300, cpu_ms: 1, memory_kib: 7 });
         build.schedule.prioritize(&build.chain, Order::Critical);
         let outcome = simulate::run(&mut build.schedule, 2);
