@@ -35,6 +35,7 @@ use tanto_ninja::stats::Stats;
 use tanto_record::history::History;
 use tanto_record::views::display::Views;
 use tanto_record::views::ninja::Verbosity;
+use tanto_record::views::status_format::FormatError;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
 use crate::invocation::Invocation;
@@ -95,7 +96,7 @@ impl<'o> BuildRun<'o> {
         let writer = Rc::default();
         let view = match view::create(options) {
             Ok(display) => recording::views(display, options, &writer),
-            Err(text) => {
+            Err(FormatError(text)) => {
                 view::fatal(options.invocation, &text);
                 return Err(1);
             }

@@ -20,7 +20,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tanto_ninja::getopt::{self, Bad};
+use tanto_ninja::getopt;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
 use self::declaration::{Layer, SPAWN_VARIABLE, VARIABLES};
@@ -141,52 +141,42 @@ pub fn options(
 fn under(typed: LowArgs, around: &EnvVars, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, CommandLineError> {
     let mut low = typed;
     if let Some(text) = around.get(FLAGS_VARIABLE) {
-        low = low.over(variable_flags(text, warn).map_err(name_variable)?);
+        low = low.over(variable_flags(text, warn).map_err(in_flags_variable)?);
     }
     let build = read(&build_file(low.dir.as_deref()), ConfigFile::Build)?;
     let user = match around.user_file() {
         Some(path) => read(&path, ConfigFile::User)?,
         None => Layer::default(),
     };
-    low.layer = low
-        .layer
-        .over(Layer::of_variables(around).map_err(|error| CommandLineError::Fatal(error.into_bytes()))?)
-        .over(build)
-        .over(user);
+    low.layer = low.layer.over(Layer::of_variables(around)?).over(build).over(user);
     Ok(low)
 }
 
 fn variable_flags(text: &OsStr, warn: &mut dyn FnMut(&[u8])) -> Result<LowArgs, CommandLineError> {
-    let words = words::split(text.as_bytes()).ok_or_else(|| CommandLineError::Fatal("a quote is not closed".into()))?;
+    let words = words::split(text.as_bytes()).ok_or(CommandLineError::UnclosedQuote)?;
     let mut reader =
         OptionParser { invocation: Invocation::Tanto, origin: Origin::Variable(FLAGS_VARIABLE), posix: false, warn };
     let low = reader.read(&words)?;
     match low.targets.first() {
-        Some(target) => Err(CommandLineError::Fatal([b"'", &target[..], b"' is not an option"].concat())),
+        Some(target) => Err(CommandLineError::NotAnOption(target.clone())),
         None => Ok(low),
     }
 }
 
-/// Puts the name of the variable before the message.
-fn name_variable(error: CommandLineError) -> CommandLineError {
-    let named = |message: Vec<u8>| [FLAGS_VARIABLE.as_bytes(), b": ", &message].concat();
+fn in_flags_variable(error: CommandLineError) -> CommandLineError {
     match error {
-        CommandLineError::Usage(Bad { message, .. }) | CommandLineError::Fatal(message) => {
-            CommandLineError::Fatal(named(message))
-        }
-        CommandLineError::Error(message) => CommandLineError::Error(named(message)),
-        CommandLineError::Help | CommandLineError::Version | CommandLineError::Text { .. } => error,
+        CommandLineError::List { .. } => error,
+        error => CommandLineError::InFlagsVariable(Box::new(error)),
     }
 }
 
 fn read(path: &Path, file: ConfigFile) -> Result<Layer, CommandLineError> {
-    let shown = path.as_os_str().as_bytes();
     match contents(path) {
-        Ok(text) => config::parse(&text, file).map_err(|error| CommandLineError::Error(error.render(shown, &text))),
-        Err(error) if is_ignored(error.kind(), file) => Ok(Layer::default()),
-        Err(error) => {
-            Err(CommandLineError::Error([b"reading ", shown, b": ", &tanto_sys::error::text(&error)].concat()))
+        Ok(text) => {
+            config::parse(&text, file).map_err(|error| CommandLineError::Config { path: path.to_path_buf(), error })
         }
+        Err(error) if is_ignored(error.kind(), file) => Ok(Layer::default()),
+        Err(cause) => Err(CommandLineError::ReadConfig { path: path.to_path_buf(), cause }),
     }
 }
 

@@ -5,7 +5,8 @@ use crate::views::progress::{Progress, ProgressValue};
 mod variables;
 
 /// An error in ninja's words, without a line end.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", String::from_utf8_lossy(.0))]
 pub struct FormatError(pub Vec<u8>);
 
 #[derive(Debug)]

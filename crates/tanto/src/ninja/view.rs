@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use tanto_record::views::display::{Display, standard_output};
 use tanto_record::views::live::LiveConfig;
 use tanto_record::views::ninja::{NinjaConfig, Verbosity};
-use tanto_record::views::status_format::ProgressFormat;
+use tanto_record::views::status_format::{FormatError, ProgressFormat};
 use tanto_record::views::terminal::Terminal;
 use tanto_record::views::truncated_output::FullOutputHint;
 use tanto_sys::machine::cpu;
@@ -16,10 +16,10 @@ use crate::settings::Options;
 use crate::settings::values::{OutputFormat, StatusFormat};
 
 /// Creates the view. The error is about an invalid status format.
-pub fn create(options: &Options) -> Result<Display, Vec<u8>> {
+pub fn create(options: &Options) -> Result<Display, FormatError> {
     let format = match &options.settings.status.value {
         StatusFormat::Percent(text) => ProgressFormat::parse_ninja_status(text),
-        StatusFormat::Variables(text) => ProgressFormat::parse_status(text).map_err(|bad| bad.0)?,
+        StatusFormat::Variables(text) => ProgressFormat::parse_status(text)?,
     };
     let is_shown =
         options.settings.format.value != OutputFormat::Jsonl && options.settings.verbosity.value != Verbosity::Quiet;

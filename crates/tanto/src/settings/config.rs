@@ -9,35 +9,62 @@ use super::flags::{self, Flag};
 use super::{ConfigFile, Origin};
 
 /// An error in a config file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
 pub struct ConfigFileError {
-    pub message: Vec<u8>,
-    /// The offset of the faulty byte in the file.
-    pub at: usize,
+    problem: ConfigFileProblem,
+    /// The offset of the faulty byte.
+    at: usize,
+    /// The content of the file.
+    text: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigFileProblem {
+    #[error("not UTF-8")]
+    NotUtf8,
+    #[error("unknown key '{key}'{}", similar_key(key))]
+    UnknownKey { key: String },
+    #[error("expected {}", expected(.0))]
+    InvalidValue(&'static Flag),
+    #[error("text needs quotes: {key} = \"{value}\"")]
+    Unquoted { key: String, value: String },
+    #[error("{0}")]
+    Syntax(String),
 }
 
 impl ConfigFileError {
-    pub fn render(&self, path: &[u8], text: &[u8]) -> Vec<u8> {
-        message_at(path, text, self.at, &self.message)
+    /// The message, with its place in the file.
+    pub fn render(&self, path: &[u8]) -> Vec<u8> {
+        message_at(path, &self.text, self.at, self.problem.to_string().as_bytes())
     }
+}
+
+fn similar_key(key: &str) -> String {
+    let keys = FLAGS.iter().filter_map(Flag::key).map(str::as_bytes);
+    String::from_utf8_lossy(&suggest::did_you_mean(key.as_bytes(), keys)).into_owned()
 }
 
 /// Reads a config file.
 pub fn parse(bytes: &[u8], file: ConfigFile) -> Result<Layer, ConfigFileError> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| ConfigFileError { message: b"not UTF-8".to_vec(), at: error.valid_up_to() })?;
+    read(bytes, file).map_err(|(problem, at)| ConfigFileError { problem, at, text: bytes.to_vec() })
+}
+
+/// The error has the offset of the faulty byte.
+fn read(bytes: &[u8], file: ConfigFile) -> Result<Layer, (ConfigFileProblem, usize)> {
+    let text = std::str::from_utf8(bytes).map_err(|error| (ConfigFileProblem::NotUtf8, error.valid_up_to()))?;
     let table = DeTable::parse(text).map_err(|error| syntax_error(text, &error))?;
     // In the order of the file, so that the first error is reported.
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let mut layer = Layer::default();
     for (key, value) in entries {
-        let at = key.span().start;
-        let flag = known(key.get_ref().as_bytes()).map_err(|message| ConfigFileError { message, at })?;
+        let (name, at) = (key.get_ref(), key.span().start);
+        let flag = flags::by_key(name.as_bytes())
+            .ok_or_else(|| (ConfigFileProblem::UnknownKey { key: name.to_string() }, at))?;
         let origin = Origin::File(file, line_number(bytes, at));
         if !spellings(value.get_ref()).iter().any(|value| layer.set(flag.id, value.as_bytes(), origin)) {
-            let message = format!("expected {}", expected(flag)).into_bytes();
-            return Err(ConfigFileError { message, at: value.span().start });
+            return Err((ConfigFileProblem::InvalidValue(flag), value.span().start));
         }
     }
     Ok(layer)
@@ -56,31 +83,25 @@ fn spellings(value: &DeValue<'_>) -> Vec<String> {
 }
 
 /// The parser's message, or the quoted form of a value that lacks quotes, which older versions of Tanto accepted.
-fn syntax_error(text: &str, error: &toml::de::Error) -> ConfigFileError {
+fn syntax_error(text: &str, error: &toml::de::Error) -> (ConfigFileProblem, usize) {
     let at = error.span().map_or(text.len(), |span| span.start);
     let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let line = text[start..].lines().next().unwrap_or_default();
     // A line that is valid by itself, such as a duplicate, does not lack quotes.
     let invalid = Some(line).filter(|line| DeTable::parse(line).is_err());
-    let unquoted = invalid
-        .and_then(|line| line.split_once('='))
-        .map(|(key, value)| (key.trim(), value.trim()))
-        .filter(|(key, value)| known(key.as_bytes()).is_ok() && !value.is_empty() && !value.contains(['"', '\'', '#']));
+    let unquoted = invalid.and_then(|line| line.split_once('=')).map(|(key, value)| (key.trim(), value.trim())).filter(
+        |(key, value)| {
+            flags::by_key(key.as_bytes()).is_some() && !value.is_empty() && !value.contains(['"', '\'', '#'])
+        },
+    );
     match unquoted {
         Some((key, value)) => {
             let at = start + line.find('=').map_or(0, |equals| equals + 1);
             let at = at + text[at..].len() - text[at..].trim_start().len();
-            ConfigFileError { message: format!("text needs quotes: {key} = \"{value}\"").into_bytes(), at }
+            (ConfigFileProblem::Unquoted { key: key.to_owned(), value: value.to_owned() }, at)
         }
-        None => ConfigFileError { message: error.message().as_bytes().to_vec(), at },
+        None => (ConfigFileProblem::Syntax(error.message().to_owned()), at),
     }
-}
-
-fn known(key: &[u8]) -> Result<&'static Flag, Vec<u8>> {
-    flags::by_key(key).ok_or_else(|| {
-        let keys = FLAGS.iter().filter_map(Flag::key).map(str::as_bytes);
-        [b"unknown key '", key, b"'", suggest::did_you_mean(key, keys).as_slice()].concat()
-    })
 }
 
 /// The form of a setting's values.
@@ -97,7 +118,7 @@ mod tests {
 
     fn error(text: &str) -> String {
         let error = parse(text.as_bytes(), ConfigFile::Build).expect_err(text);
-        String::from_utf8(error.render(b"dir/.tanto/config", text.as_bytes())).expect("text")
+        String::from_utf8(error.render(b"dir/.tanto/config")).expect("text")
     }
 
     #[test]
@@ -152,7 +173,7 @@ mod tests {
         );
         let text = b"hang-timeout = 90s";
         assert!(
-            parse(text, ConfigFile::User).is_err_and(|error| error.message.starts_with(b"text needs quotes: hang"))
+            parse(text, ConfigFile::User).is_err_and(|error| error.to_string().starts_with("text needs quotes: hang"))
         );
     }
 

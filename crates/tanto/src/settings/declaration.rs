@@ -11,7 +11,7 @@ use tanto_sys::threads::ThreadLimit;
 
 use super::flags::{self, Flag, Group, Id, OPTION, Reach, free, one_of};
 use super::values::{self, CheckpointLimit, Jobs, Memory, OutputFormat, StatusFormat, text};
-use super::{EnvVars, Origin, Sourced};
+use super::{CommandLineError, EnvVars, Origin, Sourced};
 use crate::invocation::Invocation;
 
 /// Each setting has a default as `ninja` and one as `tanto`. A `flag` is an option, in the order in which ninja lists an
@@ -44,14 +44,14 @@ macro_rules! settings {
                 }
             }
 
-            /// Reads the variables of settings. An error names the variable and the expected form.
-            pub fn of_variables(variables: &EnvVars) -> Result<Layer, String> {
+            /// Reads the variables of settings.
+            pub fn of_variables(variables: &EnvVars) -> Result<Layer, CommandLineError> {
                 let mut layer = Layer::default();
                 $($(
                     if let Some(value) = variables.get($variable)
                         && !put(&mut layer.$field, ($parse_variable)(value.as_bytes()), Origin::Variable($variable))
                     {
-                        return Err(concat!($variable, ": expected ", $expected).to_owned());
+                        return Err(CommandLineError::InvalidVariable { name: $variable, expected: $expected });
                     }
                 )*)*
                 Ok(layer)

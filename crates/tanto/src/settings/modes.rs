@@ -1,9 +1,9 @@
 //! The values of `-d`, `-w` and `-t`, and their lists.
 
-use tanto_exec::text::suggest::unknown;
 use tanto_ninja::tools::{self, Tool};
 
 use crate::settings::CommandLineError;
+use crate::settings::flags::WARNINGS;
 
 /// Debugging modes (`-d`).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -22,6 +22,8 @@ const DEBUG_LIST: &str = "debugging modes:
 multiple modes can be enabled via -d FOO -d BAR
 ";
 
+const DEBUG_SETTINGS: &[&str] = &["stats", "explain", "keepdepfile", "keeprsp", "nostatcache"];
+
 const WARNING_LIST: &str = "warning flags:
   phonycycle={err,warn}  phony build statement references itself
 ";
@@ -35,11 +37,8 @@ impl Debug {
             b"keeprsp" => self.keep_rsp = true,
             // Turns off a cache that exists on Windows only.
             b"nostatcache" => {}
-            b"list" => return Err(CommandLineError::Text { text: DEBUG_LIST.into(), code: 1 }),
-            _ => {
-                let known = ["stats", "explain", "keepdepfile", "keeprsp", "nostatcache"];
-                return Err(CommandLineError::Error(unknown("debug setting", mode, known)));
-            }
+            b"list" => return Err(CommandLineError::List { text: DEBUG_LIST.into(), code: 1 }),
+            _ => return Err(unknown("debug setting", mode, DEBUG_SETTINGS)),
         }
         Ok(())
     }
@@ -70,14 +69,18 @@ pub fn warning(word: &[u8]) -> Result<Warning, CommandLineError> {
         b"phonycycle=warn" => Ok(Warning::PhonyCycle { is_error: false }),
         b"dupbuild=err" | b"dupbuild=warn" => Ok(Warning::Deprecated("dupbuild")),
         b"depfilemulti=err" | b"depfilemulti=warn" => Ok(Warning::Deprecated("depfilemulti")),
-        b"list" => Err(CommandLineError::Text { text: WARNING_LIST.into(), code: 1 }),
-        _ => Err(CommandLineError::Error(unknown("warning flag", word, ["phonycycle=err", "phonycycle=warn"]))),
+        b"list" => Err(CommandLineError::List { text: WARNING_LIST.into(), code: 1 }),
+        _ => Err(unknown("warning flag", word, WARNINGS)),
     }
 }
 
 pub fn tool(name: &[u8]) -> Result<&'static Tool, CommandLineError> {
     if name == b"list" {
-        return Err(CommandLineError::Text { text: tools::list(), code: 0 });
+        return Err(CommandLineError::List { text: tools::list(), code: 0 });
     }
-    tools::find(name).map_err(|error| CommandLineError::Fatal(error.text().into_owned()))
+    tools::find(name).map_err(CommandLineError::UnknownTool)
+}
+
+fn unknown(kind: &'static str, word: &[u8], known: &'static [&'static str]) -> CommandLineError {
+    CommandLineError::UnknownMode { kind, word: word.to_vec(), known }
 }

@@ -82,7 +82,7 @@ impl OptionParser<'_> {
         while let Some((flag, value)) = getopt.flag().map_err(CommandLineError::Usage)? {
             if flag.id == Id::Tool && self.origin == Origin::CommandLine {
                 if low.watch {
-                    return Err(CommandLineError::Fatal(b"--watch is for builds, not for a tool (-t)".to_vec()));
+                    return Err(CommandLineError::WatchWithTool);
                 }
                 low.tool = Some(tool_call(value, &getopt)?);
                 // Targets before the tool are dropped, as in ninja.
@@ -96,9 +96,7 @@ impl OptionParser<'_> {
 
     fn take(&mut self, low: &mut LowArgs, flag: &'static Flag, value: &[u8]) -> Result<(), CommandLineError> {
         if flag.reach == Reach::Command && self.origin != Origin::CommandLine {
-            return Err(CommandLineError::Fatal(
-                format!("{} is permitted on the command line only", flag.names()).into_bytes(),
-            ));
+            return Err(CommandLineError::CommandLineOnly(flag));
         }
         match flag.id {
             Id::Help => return Err(CommandLineError::Help),
@@ -119,10 +117,8 @@ impl OptionParser<'_> {
     }
 
     fn set(&self, low: &mut LowArgs, flag: &'static Flag, value: &[u8]) -> Result<(), CommandLineError> {
-        if low.layer.set(flag.id, value, self.origin) {
-            return Ok(());
-        }
-        Err(CommandLineError::Fatal(wrong_value(flag)))
+        let is_valid = low.layer.set(flag.id, value, self.origin);
+        is_valid.then_some(()).ok_or(CommandLineError::InvalidValue(flag))
     }
 
     fn warning(&mut self, low: &mut LowArgs, word: &[u8]) -> Result<(), CommandLineError> {
@@ -136,17 +132,4 @@ impl OptionParser<'_> {
 
 fn tool_call(name: &[u8], getopt: &Getopt<'_, Flag>) -> Result<ToolCall, CommandLineError> {
     Ok(ToolCall { tool: modes::tool(name)?, argv0: getopt.last().to_vec(), args: getopt.rest().to_vec() })
-}
-
-/// The message for an invalid value: ninja's own for its options.
-pub fn wrong_value(flag: &Flag) -> Vec<u8> {
-    match flag.id {
-        Id::Jobs => "invalid -j parameter".into(),
-        Id::KeepGoing => "-k parameter not numeric; did you mean -k 0?".into(),
-        Id::MaxLoad => "-l parameter not numeric: did you mean -l 0.0?".into(),
-        _ => {
-            let expected = flag.value.map_or("nothing", |value| value.expected);
-            format!("invalid {} parameter: expected {expected}", flag.names()).into_bytes()
-        }
-    }
 }
