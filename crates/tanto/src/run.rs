@@ -15,7 +15,6 @@ use tanto_exec::single_command::{CommandResult, RunningCommand};
 use tanto_record::views::process_list;
 
 use crate::settings::declaration::TIME;
-use crate::settings::flags::LEFTOVERS;
 use crate::settings::values;
 
 /// Exit code for failures of Tanto itself, as of `timeout` and `env`.
@@ -36,7 +35,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     timeout: Option<TimeLimit>,
     /// Action for processes that outlive the command
-    #[arg(long, value_name = "ACTION", default_value = "report", value_parser = PossibleValuesParser::new(LEFTOVERS))]
+    #[arg(long, value_name = "ACTION", default_value = "report", value_parser = PossibleValuesParser::new(values::leftovers::WORDS))]
     leftovers: String,
     /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
@@ -58,7 +57,7 @@ pub fn run(args: &RunArgs) -> CommandOutput {
         ..ResourceLimits::NONE
     };
     let groups = if limits.hang_ms.is_some() { CgroupUse::All } else { CgroupUse::None };
-    let leftovers = values::leftovers(args.leftovers.as_bytes()).unwrap_or(Leftovers::Report);
+    let leftovers = values::leftovers::parse(args.leftovers.as_bytes()).unwrap_or(Leftovers::Report);
     match watch(&args.command, WatchOptions { limits, leftovers, cgroups: groups }) {
         Ok(stop) => stop,
         Err(error) => failed(&tanto_sys::error::text(&error), OWN_FAILURE),

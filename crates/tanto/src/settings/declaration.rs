@@ -9,8 +9,11 @@ use tanto_ninja::snapshot::SnapshotPolicy;
 use tanto_record::views::ninja::Verbosity;
 use tanto_sys::threads::ThreadLimit;
 
-use super::flags::{self, Flag, Group, Id, OPTION, Reach, free, one_of};
-use super::values::{self, CheckpointLimit, Jobs, Memory, OutputFormat, StatusFormat, text};
+use super::flags::{self, Flag, Group, Id, free, long, one_of, short};
+use super::values::{
+    self, CheckpointLimit, Jobs, Memory, OutputFormat, StatusFormat, clang_worker, jobserver, leftovers, output_format,
+    snapshots, text,
+};
 use super::{CommandLineError, EnvVars, Origin, Sourced};
 use crate::invocation::Invocation;
 
@@ -108,7 +111,7 @@ fn put<T>(slot: &mut Option<Sourced<T>>, value: Option<T>, origin: Origin) -> bo
 /// The default of `clang_worker`, which a packager can set when Tanto is compiled.
 fn worker_default() -> ClangWorker {
     option_env!("TANTO_CLANG_WORKER_DEFAULT")
-        .and_then(|value| values::clang_worker(value.as_bytes()))
+        .and_then(|value| clang_worker::parse(value.as_bytes()))
         .unwrap_or(ClangWorker::Auto)
 }
 
@@ -124,33 +127,27 @@ settings! {
         doctor: text::verbosity;
         flag Verbose = |value| values::switch(value, Verbosity::Verbose), Flag {
             short: Some(b'v'),
-            long: Some("verbose"),
-            reach: Reach::Setting("verbose"),
             group: Group::Output,
             doc: "show all command lines while building",
             more: "The last one of this and --quiet counts.",
-            ..OPTION
+            ..long("verbose")
         };
         flag Quiet = |value| values::switch(value, Verbosity::Quiet), Flag {
-            long: Some("quiet"),
-            reach: Reach::Setting("quiet"),
             group: Group::Output,
             doc: "don't show progress status, just command output",
             more: "The last one of this and --verbose counts.",
-            ..OPTION
+            ..long("quiet")
         };
     }
     status: StatusFormat {
         default: StatusFormat::Percent(b"[%f/%t] ".to_vec()), StatusFormat::Percent(b"[%f/%t] ".to_vec());
         doctor: text::status;
         flag Status = |value: &[u8]| Some(StatusFormat::Variables(value.to_vec())), Flag {
-            long: Some("status"),
             value: free("FMT", "a status format"),
-            reach: Reach::Setting("status"),
             group: Group::Output,
             doc: "progress status format, such as '[$finished/$total] '",
             more: "Overrides NINJA_STATUS, which has % placeholders.",
-            ..OPTION
+            ..long("status")
         };
         variable "NINJA_STATUS" = |value: &[u8]| Some(StatusFormat::Percent(value.to_vec())), "a status format",
             "Progress status format with ninja's % placeholders. --status overrides it.";
@@ -159,68 +156,55 @@ settings! {
         default: Jobs::ProcessorsAndMore, Jobs::Processors;
         doctor: text::jobs;
         flag Jobs = values::jobs, Flag {
-            short: Some(b'j'),
             value: free("N", "a number, 0 for no limit"),
-            reach: Reach::Setting("jobs"),
-            group: Group::Run,
             doc: "run N jobs in parallel (0 means infinity)",
             note: " [default={jobs} on this system]",
             more: "The default is the number of processors that this process may use; under the name ninja, two more \
                    (one more if there are one or two). On the command line it also turns off the jobserver of a make \
                    that runs Tanto.",
-            ..OPTION
+            ..short(b'j', "jobs")
         };
     }
     keep_going: u32 {
         default: 1, 1;
         doctor: text::keep_going;
         flag KeepGoing = values::keep_going, Flag {
-            short: Some(b'k'),
             value: free("N", "a number, 0 for no limit"),
-            reach: Reach::Setting("keep-going"),
-            group: Group::Run,
             doc: "keep going until N jobs fail (0 means infinity)",
             note: " [default=1]",
             more: "Running jobs are finished after the last allowed failure.",
-            ..OPTION
+            ..short(b'k', "keep-going")
         };
     }
     max_load: Option<f64> {
         default: None, None;
         doctor: text::max_load;
         flag MaxLoad = values::max_load, Flag {
-            short: Some(b'l'),
             value: free("N", "a number, 0 for no limit"),
-            reach: Reach::Setting("max-load"),
-            group: Group::Run,
             doc: "do not start new jobs if the load average is greater than N",
             more: "One job always runs, whatever the load.",
-            ..OPTION
+            ..short(b'l', "max-load")
         };
     }
     log_version: Option<u32> {
         default: None, None;
         doctor: text::log_version;
         flag LogVersion = values::log_version, Flag {
-            long: Some("log-version"),
             value: one_of("N", &["5", "6", "7"], "5, 6 or 7"),
-            reach: Reach::Setting("log-version"),
             doc: "version of a new .ninja_log",
             note: " [default: as the other ninja in PATH, else 7]",
             more: "For a build directory that an older ninja continues: ninja up to 1.11 reads version 5, 1.12 reads 6. The \
                    default is the version of the first other program named ninja in PATH, queried for its \
                    version once. An existing log keeps its version.",
-            ..OPTION
+            ..long("log-version")
         };
         variable "TANTO_LOG_VERSION" = values::log_version, "5, 6 or 7", "Version of a new .ninja_log, as --log-version.";
     }
     format: OutputFormat {
         default: OutputFormat::Auto, OutputFormat::Auto;
-        doctor: text::output_format;
-        flag Format = values::output_format, Flag {
-            long: Some("format"),
-            value: one_of("NAME", &["auto", "live", "plain", "jsonl"], "auto, live, plain or jsonl"),
-            reach: Reach::Setting("format"),
+        doctor: output_format::text;
+        flag Format = output_format::parse, Flag {
+            value: one_of("NAME", output_format::WORDS, "auto, live, plain or jsonl"),
             doc: "output of a build",
             note: " [default=auto]",
             more: "live: a progress bar and the running commands at the bottom of the terminal, and a summary of \
@@ -228,94 +212,82 @@ settings! {
                    --quiet, -n or -d explain. With `tanto build --format=plain`, failures and the output of failed \
                    commands go to standard error. auto: live; under the name ninja plain. jsonl: events as lines of \
                    JSON (docs/formats.md).",
-            ..OPTION
+            ..long("format")
         };
     }
     hang_timeout: Option<i64> {
         default: None, None;
         doctor: text::time;
         flag HangTimeout = values::time, Flag {
-            long: Some("hang-timeout"),
             value: free("TIME", TIME),
-            reach: Reach::Setting("hang-timeout"),
             doc: "kill a command after TIME without CPU use, output or new processes",
             more: "Its processes get SIGTERM, and SIGKILL ten seconds later. The command has failed with exit code 123. \
                    Off by default.",
-            ..OPTION
+            ..long("hang-timeout")
         };
     }
     timeout: Option<i64> {
         default: None, None;
         doctor: text::time;
         flag Timeout = values::time, Flag {
-            long: Some("timeout"),
             value: free("TIME", TIME),
-            reach: Reach::Setting("timeout"),
             doc: "kill a command after TIME",
             more: "Like --hang-timeout, but independent of activity; the exit code is 124. Off by default.",
-            ..OPTION
+            ..long("timeout")
         };
     }
     leftovers: Leftovers {
         default: Leftovers::Ignore, Leftovers::Report;
-        doctor: text::leftovers;
-        flag Leftovers = values::leftovers, Flag {
-            long: Some("leftovers"),
-            value: one_of("ACTION", flags::LEFTOVERS, "ignore, report or kill"),
-            reach: Reach::Setting("leftovers"),
+        doctor: leftovers::text;
+        flag Leftovers = leftovers::parse, Flag {
+            value: one_of("ACTION", leftovers::WORDS, "ignore, report or kill"),
             doc: "action for processes that outlive their command",
             note: " [default=report]",
             more: "report: list those that still run at the end of the build. Under the name ninja the default is ignore. \
                    Compiler caches and similar tools start servers that are meant to stay.",
-            ..OPTION
+            ..long("leftovers")
         };
     }
     memory: Memory {
         default: Memory::Off, Memory::Free;
         doctor: text::memory;
         flag Memory = values::memory, Flag {
-            long: Some("memory"),
             value: free("SIZE", "'auto', 'off' or a size such as 8G"),
-            reach: Reach::Setting("memory"),
             doc: "memory for commands: auto, off, or a size such as 8G",
             note: " [default=auto]",
             more: "A command starts only if its peak memory of the last run fits beside that of the running commands. auto: \
                    they share the free memory of the machine and its control groups; SIZE: they share SIZE. In both cases \
                    nothing starts while the machine waits for memory, and half as much while its CPUs are overloaded. \
                    One command may always run. Under the name ninja the default is off.",
-            ..OPTION
+            ..long("memory")
         };
     }
     jobserver: JobserverMode {
         default: JobserverMode::Auto, JobserverMode::Auto;
-        doctor: text::jobserver;
-        flag Jobserver = values::jobserver, Flag {
-            long: Some("jobserver"),
-            value: one_of("MODE", &["auto", "on", "off", "fifo"], "auto, on, off or fifo"),
-            reach: Reach::Setting("jobserver"),
+        doctor: jobserver::text;
+        flag Jobserver = jobserver::parse, Flag {
+            value: one_of("MODE", jobserver::WORDS, "auto, on, off or fifo"),
             doc: "share the N of -j with the commands",
             note: " [default=auto]",
             more: "on: a make, cargo, ninja or gcc -flto=jobserver that a command starts takes part through an inherited \
                    pipe; all together never run more than N jobs. fifo: through a named pipe, which make supports since \
                    4.4. auto: on, except under the name ninja or if MAKEFLAGS names a jobserver; Tanto then takes part in \
                    that one unless -j is given. off: neither.",
-            ..OPTION
+            ..long("jobserver")
         };
     }
     clang_worker: ClangWorker {
         default: worker_default(), worker_default();
-        doctor: text::clang_worker;
-        flag ClangWorker = values::clang_worker, Flag {
-            long: Some("clang-worker"),
-            value: one_of("MODE", &["auto", "off", "require"], "auto, off or require"),
-            reach: Reach::Setting("clang-worker"),
+        doctor: clang_worker::text;
+        flag ClangWorker = clang_worker::parse, Flag {
+            value: one_of("MODE", clang_worker::WORDS, "auto, off or require"),
             doc: "compile in a warm clang process",
             note: " [default=auto]",
             more: "Each compile by the clang that the compile worker replaces, and each link by its lld, runs in a fork of \
                    the worker. Files, messages and exit codes are the same. auto: if there is a worker (see tanto \
                    doctor). require: fail if there is none, if it does not start, or if a command with -c cannot run \
                    in it.",
-            ..OPTION
+            ..long("clang-worker")
         };
         variable "TANTO_SPAWN_CC1" = |_: &[u8]| Some(ClangWorker::Off), "1",
             "If 1, every compiler is a process of its own, as with --clang-worker=off.";
@@ -324,29 +296,25 @@ settings! {
         default: CheckpointLimit::AtMost(0), CheckpointLimit::Auto;
         doctor: text::checkpoints;
         flag Checkpoints = values::checkpoints, Flag {
-            long: Some("checkpoints"),
             value: free("N", "auto, off or a number"),
-            reach: Reach::Setting("checkpoints"),
             doc: "keep N compiles paused after their includes: auto, off or a number",
             note: " [default=auto]",
             more: "After a build, the compile worker compiles the last N compiled files once more in the background, up to \
                    the end of their includes. The next compile of the same file with the same options and headers \
                    continues from there, with the same result. auto: 8; under the name ninja none. Only with a terminal, \
                    and not if CI is set. See tanto-clang(1).",
-            ..OPTION
+            ..long("checkpoints")
         };
     }
     verify_checkpoints: u32 {
         default: 0, 0;
         doctor: text::one_in;
         flag VerifyCheckpoints = values::count, Flag {
-            long: Some("verify-checkpoints"),
             value: free("N", "a number"),
-            reach: Reach::Setting("verify-checkpoints"),
             doc: "run one in N compiles from checkpoints again as a process, and compare",
             note: " [default=0]",
             more: "A difference makes the command fail. 0: none.",
-            ..OPTION
+            ..long("verify-checkpoints")
         };
     }
     threads: ThreadLimit {
@@ -357,23 +325,21 @@ settings! {
     }
     snapshots: SnapshotPolicy {
         default: SnapshotPolicy::Auto, SnapshotPolicy::Auto;
-        doctor: text::snapshots;
-        variable "TANTO_SNAPSHOT" = values::snapshots, "'auto', 'always' or 'off'",
+        doctor: snapshots::text;
+        variable "TANTO_SNAPSHOT" = snapshots::parse, "'auto', 'always' or 'off'",
             "Use of snapshots of loaded manifests: auto (where they save time), always, or off.";
     }
     record: bool {
         default: true, true;
         doctor: text::on_or_off;
         flag Record = values::on_or_off, Flag {
-            long: Some("record"),
             value: one_of("MODE", &["on", "off"], "'on' or 'off'"),
-            reach: Reach::Setting("record"),
             doc: "keep a record of builds",
             note: " [default=on]",
             more: "A build that runs commands writes its events to .tanto/sessions and the costs of its commands to \
                    .tanto/history, from which the next build is planned; under the name ninja, to the user's \
                    cache. Only the user can read them. Old sessions are deleted automatically.",
-            ..OPTION
+            ..long("record")
         };
     }
 }

@@ -96,7 +96,9 @@ impl CommandLineError {
             CommandLineError::UnknownTool(error) => error.text().into(),
             CommandLineError::WatchWithTool => b"--watch is for builds, not for a tool (-t)".into(),
             CommandLineError::InvalidVariable { name, expected } => format!("{name}: expected {expected}").into(),
-            CommandLineError::CommandLineOnly(flag) => format!("{} is permitted on the command line only", flag.names()).into(),
+            CommandLineError::CommandLineOnly(flag) => {
+                format!("{} is permitted on the command line only", flag.names()).into()
+            }
             CommandLineError::UnclosedQuote => b"a quote is not closed".into(),
             CommandLineError::NotAnOption(word) => [b"'", &word[..], b"' is not an option"].concat(),
             CommandLineError::InFlagsVariable(error) => [FLAGS_VARIABLE.as_bytes(), b": ", &error.message()].concat(),

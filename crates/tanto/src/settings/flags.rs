@@ -191,10 +191,9 @@ pub const TARGET_HINT: clap::ValueHint = clap::ValueHint::Hostname;
 pub const DEBUG_MODES: &[&str] = &["stats", "explain", "keepdepfile", "keeprsp"];
 /// The values of `-w` that are not deprecated.
 pub const WARNINGS: &[&str] = &["phonycycle=err", "phonycycle=warn"];
-pub const LEFTOVERS: &[&str] = &["ignore", "report", "kill"];
 
 /// An option without names, as the base of others.
-pub const OPTION: Flag = Flag {
+const OPTION: Flag = Flag {
     id: Id::Help,
     short: None,
     long: None,
@@ -205,6 +204,16 @@ pub const OPTION: Flag = Flag {
     note: "",
     more: "",
 };
+
+/// A setting with this long name, which is also its key.
+pub const fn long(name: &'static str) -> Flag {
+    Flag { long: Some(name), reach: Reach::Setting(name), ..OPTION }
+}
+
+/// A setting with this short name, of the run.
+pub const fn short(letter: u8, key: &'static str) -> Flag {
+    Flag { short: Some(letter), reach: Reach::Setting(key), group: Group::Run, ..OPTION }
+}
 
 pub const HELP: Flag = Flag {
     id: Id::Help,

@@ -137,28 +137,9 @@ pub fn log_version(value: &[u8]) -> Option<Option<u32>> {
     }
 }
 
-pub fn output_format(value: &[u8]) -> Option<OutputFormat> {
-    match value {
-        b"auto" => Some(OutputFormat::Auto),
-        b"live" => Some(OutputFormat::Live),
-        b"plain" => Some(OutputFormat::Plain),
-        b"jsonl" => Some(OutputFormat::Jsonl),
-        _ => None,
-    }
-}
-
 /// Parses a limit in milliseconds; 0 means no limit.
 pub fn time(value: &[u8]) -> Option<Option<i64>> {
     Some(Some(number::milliseconds(value)?).filter(|&ms| ms > 0))
-}
-
-pub fn leftovers(value: &[u8]) -> Option<Leftovers> {
-    match value {
-        b"ignore" => Some(Leftovers::Ignore),
-        b"report" => Some(Leftovers::Report),
-        b"kill" => Some(Leftovers::Kill),
-        _ => None,
-    }
 }
 
 pub fn memory(value: &[u8]) -> Option<Memory> {
@@ -166,25 +147,6 @@ pub fn memory(value: &[u8]) -> Option<Memory> {
         b"auto" => Some(Memory::Free),
         b"off" => Some(Memory::Off),
         size => number::size_kib(size).filter(|&kib| kib > 0).map(Memory::AtMost),
-    }
-}
-
-pub fn jobserver(value: &[u8]) -> Option<JobserverMode> {
-    match value {
-        b"auto" => Some(JobserverMode::Auto),
-        b"on" => Some(JobserverMode::On),
-        b"off" => Some(JobserverMode::Off),
-        b"fifo" => Some(JobserverMode::Fifo),
-        _ => None,
-    }
-}
-
-pub fn clang_worker(value: &[u8]) -> Option<ClangWorker> {
-    match value {
-        b"auto" => Some(ClangWorker::Auto),
-        b"off" => Some(ClangWorker::Off),
-        b"require" => Some(ClangWorker::Require),
-        _ => None,
     }
 }
 
@@ -200,21 +162,62 @@ pub fn count(value: &[u8]) -> Option<u32> {
     number::integer(value).filter(|_| !value.is_empty()).and_then(|count| u32::try_from(count).ok())
 }
 
-pub fn snapshots(value: &[u8]) -> Option<SnapshotPolicy> {
-    match value {
-        b"auto" => Some(SnapshotPolicy::Auto),
-        b"always" => Some(SnapshotPolicy::Always),
-        b"off" => Some(SnapshotPolicy::Off),
-        _ => None,
-    }
-}
-
 pub fn threads(value: &[u8]) -> Option<ThreadLimit> {
     let count = usize::try_from(number::integer(value)?).ok()?;
     NonZeroUsize::new(count).map(ThreadLimit::AtMost)
 }
 
-/// The values as `tanto doctor` shows them.
+/// Declares settings whose values are words: the words, their parser, and their text for `tanto doctor`.
+macro_rules! words {
+    ($($name:ident: $type:ty { $($word:literal => $value:path, $text:literal;)* })*) => {$(
+        pub mod $name {
+            use super::*;
+
+            pub const WORDS: &[&str] = &[$($word),*];
+
+            pub fn parse(value: &[u8]) -> Option<$type> {
+                let at = WORDS.iter().position(|word| word.as_bytes() == value)?;
+                Some([$($value),*][at])
+            }
+
+            pub fn text(value: &$type) -> String {
+                match value { $($value => $text,)* }.into()
+            }
+        }
+    )*};
+}
+
+words! {
+    output_format: OutputFormat {
+        "auto" => OutputFormat::Auto, "live on a terminal (under the name ninja: plain)";
+        "live" => OutputFormat::Live, "live";
+        "plain" => OutputFormat::Plain, "plain";
+        "jsonl" => OutputFormat::Jsonl, "jsonl";
+    }
+    leftovers: Leftovers {
+        "ignore" => Leftovers::Ignore, "ignore";
+        "report" => Leftovers::Report, "report";
+        "kill" => Leftovers::Kill, "kill";
+    }
+    jobserver: JobserverMode {
+        "auto" => JobserverMode::Auto, "a pipe, unless there is a jobserver (under the name ninja: off)";
+        "on" => JobserverMode::On, "a pipe";
+        "off" => JobserverMode::Off, "off";
+        "fifo" => JobserverMode::Fifo, "a named pipe";
+    }
+    clang_worker: ClangWorker {
+        "auto" => ClangWorker::Auto, "if there is one";
+        "off" => ClangWorker::Off, "off";
+        "require" => ClangWorker::Require, "required";
+    }
+    snapshots: SnapshotPolicy {
+        "auto" => SnapshotPolicy::Auto, "where they save time";
+        "always" => SnapshotPolicy::Always, "always";
+        "off" => SnapshotPolicy::Off, "off";
+    }
+}
+
+/// The other values as `tanto doctor` shows them.
 pub mod text {
     use super::*;
 
@@ -234,25 +237,6 @@ pub mod text {
             Memory::AtMost(kib) if kib.is_multiple_of(1 << 10) => format!("{} MiB", kib >> 10),
             Memory::AtMost(kib) => format!("{kib} KiB"),
         }
-    }
-
-    pub fn jobserver(mode: &JobserverMode) -> String {
-        match mode {
-            JobserverMode::Auto => "a pipe, unless there is a jobserver (under the name ninja: off)",
-            JobserverMode::On => "a pipe",
-            JobserverMode::Off => "off",
-            JobserverMode::Fifo => "a named pipe",
-        }
-        .into()
-    }
-
-    pub fn clang_worker(worker: &ClangWorker) -> String {
-        match worker {
-            ClangWorker::Auto => "if there is one",
-            ClangWorker::Off => "off",
-            ClangWorker::Require => "required",
-        }
-        .into()
     }
 
     pub fn checkpoints(kept: &CheckpointLimit) -> String {
@@ -278,24 +262,6 @@ pub mod text {
         limit_ms.map_or("no limit".into(), |ms| ExactDuration(ms).to_string())
     }
 
-    pub fn leftovers(leftovers: &Leftovers) -> String {
-        match leftovers {
-            Leftovers::Ignore => "ignore",
-            Leftovers::Report => "report",
-            Leftovers::Kill => "kill",
-        }
-        .into()
-    }
-
-    pub fn snapshots(policy: &SnapshotPolicy) -> String {
-        match policy {
-            SnapshotPolicy::Auto => "where they save time",
-            SnapshotPolicy::Always => "always",
-            SnapshotPolicy::Off => "off",
-        }
-        .into()
-    }
-
     pub fn keep_going(count: &u32) -> String {
         if *count == u32::MAX { "no limit".into() } else { count.to_string() }
     }
@@ -309,16 +275,6 @@ pub mod text {
             Verbosity::Quiet => "quiet",
             Verbosity::Normal => "normal",
             Verbosity::Verbose => "verbose",
-        }
-        .into()
-    }
-
-    pub fn output_format(format: &OutputFormat) -> String {
-        match format {
-            OutputFormat::Auto => "live on a terminal (under the name ninja: plain)",
-            OutputFormat::Live => "live",
-            OutputFormat::Plain => "plain",
-            OutputFormat::Jsonl => "jsonl",
         }
         .into()
     }
