@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tanto_bulk::attempt::build_settings::BuildSettings;
+use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::Build;
 use tanto_bulk::coordinator::control_socket::NoControl;
 use tanto_bulk::coordinator::plan::Plan;
@@ -114,7 +115,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
             })
         }
     };
-    let (settings, clock) = (settings(directory), RealClock::start());
+    let (settings, clock) = (settings(directory)?, RealClock::start());
     let build = Build {
         settings: &settings,
         runner: &mut *runner,
@@ -131,22 +132,11 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
     Ok(counts.collect::<Vec<_>>().join(", "))
 }
 
-fn settings(directory: &Path) -> BuildSettings {
-    let text = |name: &str| directory.join(name).to_string_lossy().into_owned();
-    BuildSettings {
-        pkgsrc: text("pkgsrc"),
-        make: "make".into(),
-        prefix: text("prefix"),
-        pkgdb: text("pkgdb"),
-        packages: text("packages"),
-        logs: text("logs"),
-        bootstrapkit: text("kit"),
-        pkg_add: "pkg_add".into(),
-        pkg_delete: "pkg_delete".into(),
-        make_jobs: 1,
-        make_wrappers: None,
-        suffix: ".tgz".into(),
-        user: None,
-        ..BuildSettings::default()
-    }
+/// Paths below the directory.
+const SETTINGS: &str =
+    "pkgsrc = 'pkgsrc'\nmake = 'make'\nprefix = 'prefix'\npkgdb = 'pkgdb'\nbootstrapkit = 'kit'\nmake_jobs = 1\n";
+
+fn settings(directory: &Path) -> Result<BuildSettings, String> {
+    let config = Config::read(SETTINGS, directory).map_err(|error| format!("{error:?}"))?;
+    Ok(BuildSettings::new(&config))
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::environment::make_jobs;
 use super::make_wrappers::MakeWrappers;
 use super::sandbox::Sandbox;
 use super::workdirs::Workdirs;
-use crate::config::{Limits, Stage};
+use crate::config::{Config, Limits, Stage};
 use crate::shell::quoted;
 
 /// Paths, programs and settings of all attempts of a build.
@@ -70,6 +71,41 @@ pub struct BuildSettings {
 }
 
 impl BuildSettings {
+    /// Returns the settings that follow from the configuration alone: packages are built on the host, as its current user.
+    pub fn new(config: &Config) -> BuildSettings {
+        BuildSettings {
+            pkgsrc: config.pkgsrc.clone(),
+            make: config.make.clone(),
+            prefix: config.prefix.clone(),
+            pkgdb: config.pkgdb.clone(),
+            packages: config.packages.clone(),
+            logs: config.bulklog.clone(),
+            bootstrapkit: config.bootstrapkit.clone(),
+            pkg_add: config.pkg_add.clone(),
+            pkg_delete: config.pkg_delete.clone(),
+            make_jobs: make_jobs(config),
+            suffix: config.pkg_sufx.clone(),
+            unprivileged_checksum: config.use_unprivileged_checksum,
+            environment: config.environment.clone(),
+            wrkobjdir: config.wrkobjdir.clone(),
+            distdir: config.distdir.clone(),
+            fetching: Fetching {
+                lock: format!("{}/fetching", config.state),
+                master_site_override: config.master_site_override.clone(),
+                ignore_interactive_fetch: config.ignore_interactive_fetch,
+                post_fetch_hook: config.post_fetch_hook.clone(),
+            },
+            keep_wrkdir: config.keep_wrkdir,
+            keep_prefix: config.keep_prefix,
+            prepare_action: config.client_prepare_action.clone(),
+            sync_package: config.sync_package.clone(),
+            sync_buildlog: config.sync_buildlog.clone(),
+            limits: Stage::ALL.into_iter().map(|stage| (stage, config.limits(stage.name()))).collect(),
+            workdirs: Workdirs::of(&config.state),
+            ..BuildSettings::default()
+        }
+    }
+
     /// Returns the scratch memory of a package, if there is any.
     pub fn scratch_memory(&self) -> Option<ScratchMemory> {
         // The build stage needs the most memory.
@@ -111,25 +147,11 @@ pub struct Fetching {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::path::Path;
 
     pub(crate) fn nowhere() -> BuildSettings {
-        BuildSettings {
-            pkgsrc: "/src".into(),
-            make: "bmake".into(),
-            prefix: "/pkg".into(),
-            pkgdb: "/pkg/db".into(),
-            packages: "/packages".into(),
-            logs: "/logs".into(),
-            bootstrapkit: "/kit.tgz".into(),
-            pkg_add: "pkg_add".into(),
-            pkg_delete: "pkg_delete".into(),
-            make_jobs: 1,
-            make_wrappers: None,
-            suffix: ".tgz".into(),
-            user: None,
-            distdir: "/distfiles".into(),
-            program: "tanto".into(),
-            ..BuildSettings::default()
-        }
+        let text = "pkgsrc = 'src'\nprefix = 'pkg'\npkgdb = 'pkg/db'\nbulklog = 'logs'\nbootstrapkit = 'kit.tgz'\nmake_jobs = 1\n";
+        let config = Config::read(text, Path::new("/")).unwrap();
+        BuildSettings { program: "tanto".into(), ..BuildSettings::new(&config) }
     }
 }

@@ -11,12 +11,11 @@ use tanto_sys::machine::cpu;
 use tanto_sys::process::namespaces::{self, Namespace};
 use tanto_sys::user;
 
-use super::build_settings::{BuildSettings, Fetching};
+use super::build_settings::BuildSettings;
 use super::make_wrappers::MakeWrappers;
 use super::platform_vars;
 use super::sandbox::Sandbox;
-use super::workdirs::Workdirs;
-use crate::config::{Config, NO_SANDBOX, SandboxKind, Scratch, Stage};
+use crate::config::{Config, NO_SANDBOX, SandboxKind, Scratch};
 use crate::error::{BulkError, cause};
 
 const ROOT: u32 = 0;
@@ -97,42 +96,15 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Bu
         count => count,
     };
     Ok(BuildSettings {
-        pkgsrc: config.pkgsrc.clone(),
-        make: config.make.clone(),
-        prefix: config.prefix.clone(),
-        pkgdb: config.pkgdb.clone(),
-        packages: config.packages.clone(),
-        logs: config.bulklog.clone(),
-        bootstrapkit: config.bootstrapkit.clone(),
-        pkg_add: config.pkg_add.clone(),
-        pkg_delete: config.pkg_delete.clone(),
-        make_jobs: make_jobs(config),
         make_wrappers: make_wrappers(config)?,
-        suffix: config.pkg_sufx.clone(),
         user: unprivileged.filter(|_| is_root).cloned(),
         one_user: as_user,
-        unprivileged_checksum: config.use_unprivileged_checksum,
-        environment: config.environment.clone(),
         platform_vars,
         sandbox,
         memory: environment.and_then(|_| scratch_bytes(config, clients, as_user)),
         clients,
-        wrkobjdir: config.wrkobjdir.clone(),
-        distdir: config.distdir.clone(),
-        fetching: Fetching {
-            lock: format!("{}/fetching", config.state),
-            master_site_override: config.master_site_override.clone(),
-            ignore_interactive_fetch: config.ignore_interactive_fetch,
-            post_fetch_hook: config.post_fetch_hook.clone(),
-        },
         program: program()?,
-        keep_wrkdir: config.keep_wrkdir,
-        keep_prefix: config.keep_prefix,
-        prepare_action: config.client_prepare_action.clone(),
-        sync_package: config.sync_package.clone(),
-        sync_buildlog: config.sync_buildlog.clone(),
-        limits: Stage::ALL.into_iter().map(|stage| (stage, config.limits(stage.name()))).collect(),
-        workdirs: Workdirs::of(&config.state),
+        ..BuildSettings::new(config)
     })
 }
 

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 
 use tanto_bulk::attempt::build_settings::BuildSettings;
+use tanto_bulk::config::Config;
 use tanto_bulk::coordinator::Build;
 use tanto_bulk::coordinator::control_socket::{ControlServer, NoControl};
 use tanto_bulk::coordinator::plan::{Plan, Planned};
@@ -37,24 +38,11 @@ impl View for NoView {
     fn event(&mut self, _: Event<'_>) {}
 }
 
+/// Paths below the scratch directory.
+const SETTINGS: &str = "pkgsrc = 'src'\nprefix = 'prefix'\npkgdb = 'pkgdb'\nbootstrapkit = 'kit'\nmake_jobs = 1\n";
+
 fn settings(scratch: &Scratch) -> BuildSettings {
-    let text = |path: &str| scratch.at(path).to_string_lossy().into_owned();
-    BuildSettings {
-        pkgsrc: "/src".into(),
-        make: "make".into(),
-        prefix: text("prefix"),
-        pkgdb: text("pkgdb"),
-        packages: text("packages"),
-        logs: text("logs"),
-        bootstrapkit: "/kit".into(),
-        pkg_add: "pkg_add".into(),
-        pkg_delete: "pkg_delete".into(),
-        make_jobs: 1,
-        make_wrappers: None,
-        suffix: ".tgz".into(),
-        user: None,
-        ..BuildSettings::default()
-    }
+    BuildSettings::new(&Config::read(SETTINGS, scratch.path()).unwrap())
 }
 
 /// Returns the records of a random tree, and the dependencies of each package. Some packages cannot be built.
