@@ -35,8 +35,12 @@ libtwo-*) test -e {directory}/may || exit 6 ;;
 esac
 cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/output
 """
-    buildlog = f'test -s "$1/$2/build.log" -a -e "$1/$2/work.log" && echo "$2" >>{directory}/failed; exit 7\n'
+    buildlog = f'cd "$1/$2/$3" && test -s build.log -a -e work.log && echo "$2 $3" >>{directory}/failed; exit 7\n'
     place = Some(tanto, directory, PACKAGES, hooks(directory, package, buildlog) + settings)
+    logs = directory / "bulklog"
+    for old in ("broken-1/build.log", "broken-1/4/build.log"):
+        (logs / old).parent.mkdir(parents=True, exist_ok=True)
+        (logs / old).write_text("of an earlier run")
     command = place.command("build", "--resolved", "presolve")
     built = subprocess.run(command, cwd=directory, env=place.environment, capture_output=True, text=True, check=False)
     assert built.returncode == 1, built
@@ -50,7 +54,13 @@ cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/output
     why = "sync-package exited with 6: not an error of the package"
     assert place.state("libtwo") == ("machine-failed", why), place.state("libtwo")
     assert output.count("sync_package refused libtwo-2.0rc1") == 1, "reported after the last attempt"
-    assert sorted((directory / "failed").read_text().splitlines()) == ["broken-1", "libtwo-2.0rc1"], "logs are missing"
+    assert sorted((directory / "failed").read_text().splitlines()) == ["broken-1 1", "libtwo-2.0rc1 3"], "logs are missing"
+    attempts = {name: sorted(path.name for path in (logs / name).iterdir()) for name in ("broken-1", "libtwo-2.0rc1")}
+    assert attempts == {"broken-1": ["1"], "libtwo-2.0rc1": ["1", "2", "3"]}, attempts
+    for attempt in ("1", "2", "3"):
+        files = {path.name for path in (logs / "libtwo-2.0rc1" / attempt).iterdir()}
+        assert {"build.log", "sync-package.log", "work.log"} <= files and "libtwo-2.0rc1.tgz" not in files, files
+    assert "sync_package refused libtwo-2.0rc1" in place.run("log", "libtwo", "sync-package")
     assert place.state("broken") == ("failed", "build exited with 1"), place.state("broken")
     assert "broken-1: sync-buildlog exited with 7" in output, output
     left = [path.name for path in (directory / "packages/All").iterdir() if path.name.startswith(".")]
@@ -58,6 +68,7 @@ cp "$1" {directory}/server/$2.tgz && echo "$2$4 $3" >>{directory}/output
     (directory / "may").touch()
     place.build(1)
     assert "libtwo-2.0rc1" in place.packages()
+    assert sorted(path.name for path in logs.iterdir() if path.name != "meta") == ["broken-1"], "logs of built packages"
 
 
 def sandboxes(tanto, directory):
@@ -104,14 +115,14 @@ def uploads(tanto, directory):
     upload."""
     server = directory / "server"
     server.mkdir()
-    log = server / "broken-1/build.log"
+    log = server / "broken-1/1/build.log"
     upload = f'cp -r "$1/$2" {server}/new && mv {server}/new {server}/"$2"\n'
     wait = f"case $2 in libone-*) n=0; until test -s {log}; do n=$((n+1)); test $n -lt 600 || exit 1; sleep 0.1; done ;; esac\n"
     settings = hooks(directory, wait, upload) + 'sandbox = "overlay"\nbuild_clients = 2\n'
     place = Some(tanto, directory, ("base/kit", "devel/libone", "trouble/broken"), settings)
     place.build(1)
     assert place.packages() == ["kit-1.0", "libone-1.2nb3"], "the log came only after the build"
-    assert log.read_bytes() == (directory / "bulklog/broken-1/build.log").read_bytes()
+    assert log.read_bytes() == (directory / "bulklog/broken-1/1/build.log").read_bytes()
     assert sorted(path.name for path in server.iterdir()) == ["broken-1"], "logs of successful packages were uploaded"
 
 

@@ -42,7 +42,7 @@ class Build:
 
     def held(self, package):
         """Named pipes at which its jobs wait."""
-        where = self.shared / package if self.shared else self.place.directory / "bulklog" / package
+        where = self.shared / package if self.shared else self.place.directory / "bulklog" / package / "1"
         return sorted(where.glob("hold.*"))
 
     def until(self, is_so):

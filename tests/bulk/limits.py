@@ -56,11 +56,11 @@ def check(place):
     with sqlite3.connect(f"file:{place.directory}/state/db?mode=ro", uri=True) as db:
         outcomes = db.execute("SELECT outcome, count(*) FROM attempt GROUP BY outcome ORDER BY outcome").fetchall()
     assert outcomes == [("done", 1), ("failed", 4)], f"wrong outcomes: {outcomes}"
-    log = (place.directory / "bulklog/flood-1/build.log").read_text()
+    log = (place.directory / "bulklog/flood-1/1/build.log").read_text()
     assert len(log) < 1.2 * 2**20, f"the log has {len(log)} bytes"
     assert log.startswith("building flood-1\n") and " bytes are left out ...]" in log, log[:200]
     assert "tanto: build printed more than 1 MiB" in log[-4096:], log[-4096:]
-    hung = (place.directory / "bulklog/loop-1/build.log").read_text()
+    hung = (place.directory / "bulklog/loop-1/1/build.log").read_text()
     assert "while :; do :; done" in hung, f"the running command is not reported:\n{hung}"
     left = subprocess.run(["pgrep", "-f", str(place.directory)], capture_output=True, text=True, check=False).stdout
     assert not left.strip(), f"leftover processes: {left}"

@@ -37,7 +37,7 @@ def reports(tanto, directory):
     text = place.run("report")
     broken = text[text.index("broken-1  trouble/broken  nobody@example.org\n") :]
     assert "build exited with 1 (compiler); 1 package needs it\n    | broken.c:1: error: it does not compile\n" in broken
-    assert f"{directory}/bulklog/broken-1/build.log" in broken
+    assert f"{directory}/bulklog/broken-1/1/build.log" in broken
     assert "skip is not for this platform" in text and "Since bulk build" not in text
     report = json.loads(place.run("report", "--json"))
     assert report["counts"] == {"done": 7, "failed": 1, "indirect-failed": 1, "prefailed": 1, "indirect-prefailed": 1}
@@ -148,7 +148,7 @@ def publish(tanto, directory):
     (report,) = (directory / "server/reports").iterdir()
     sent = {str(path.relative_to(report)) for path in report.rglob("*") if path.is_file()}
     expected = {f"meta/{name}" for name in ("report.gz", "report.txt", "report.html", "report.json", "status")}
-    assert expected | {"broken-1/build.log"} <= sent and not any("presolve" in name for name in sent), sent
+    assert expected | {"broken-1/1/build.log"} <= sent and not any("presolve" in name for name in sent), sent
     letter = (directory / "letter").read_text()
     assert f"Full report: http://example.org/reports/{report.name}/meta/report.html\n" in letter, letter
     assert "broken.c:1: error: it does not compile" in letter

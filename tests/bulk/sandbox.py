@@ -116,9 +116,9 @@ def trouble(tanto, directory, user):
         assert state == expected[0] and why.startswith(expected[1]), f"{name} is {state} ({why}), not {expected}"
     check_outside(place)
     assert "unreachable" in place.run("log", "network-1")
-    kept = {path.name for path in (directory / "bulklog/broken-1").iterdir()}
+    kept = {path.name for path in (directory / "bulklog/broken-1/1").iterdir()}
     assert {"build.log", "work.log", "wrkdir.tar.gz", "prefix.tar.gz"} <= kept, f"kept: {kept}"
-    archive = subprocess.run(["tar", "-tzf", directory / "bulklog/broken-1/prefix.tar.gz"], capture_output=True, text=True)
+    archive = subprocess.run(["tar", "-tzf", directory / "bulklog/broken-1/1/prefix.tar.gz"], capture_output=True, text=True)
     assert "from-the-kit" in archive.stdout
     left = subprocess.run(["pgrep", "-f", str(directory)], capture_output=True, text=True, check=False).stdout
     assert not left.strip(), f"leftover processes: {left}"

@@ -14,6 +14,7 @@ use tanto_bulk::coordinator::control_socket::NoControl;
 use tanto_bulk::coordinator::plan::Plan;
 use tanto_bulk::coordinator::sources::Sources;
 use tanto_bulk::coordinator::state::State;
+use tanto_bulk::coordinator::workdirs::Workdirs;
 use tanto_bulk::package::records;
 use tanto_bulk::resolve::depends_of;
 use tanto_exec::clock::RealClock;
@@ -124,6 +125,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         epoch_ms: 0,
         control: &mut NoControl,
         sources: Sources::default(),
+        workdirs: Workdirs::of(&directory.to_string_lossy()),
         sampler: None,
     };
     let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;

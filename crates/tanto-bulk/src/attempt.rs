@@ -2,6 +2,7 @@
 //! package and no database.
 
 pub mod build_settings;
+pub mod directory;
 pub mod distfiles;
 pub mod enter;
 pub mod environment;
@@ -14,4 +15,4 @@ pub mod preflight;
 pub mod runner;
 pub mod sandbox;
 pub mod stages;
-pub mod workdirs;
+pub mod workdir_note;

@@ -29,6 +29,7 @@ pub mod state_dir;
 mod status;
 pub mod status_screen;
 pub mod up_to_date;
+pub mod workdirs;
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -48,6 +49,7 @@ use self::frontend::Coordinator;
 use self::plan::{Plan, PlanError};
 use self::sources::Sources;
 use self::state::State;
+use self::workdirs::Workdirs;
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::runner::AttemptRunner;
 
@@ -63,6 +65,7 @@ pub struct Build<'a> {
     pub control: &'a mut dyn ControlServer,
     /// Scan records of the packages, for requests that change them; may be empty.
     pub sources: Sources,
+    pub workdirs: Workdirs,
     /// Samples free memory and disk space; `None`: no admission control.
     pub sampler: Option<&'a mut dyn FnMut() -> ResourceSample>,
 }
@@ -72,7 +75,7 @@ impl Build<'_> {
     /// has to finish the journal.
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), PlanError> {
         let mut schedule = plan.schedule(times)?;
-        let Build { settings, runner, view, clock, epoch_ms, control, sources, sampler } = self;
+        let Build { settings, runner, view, clock, epoch_ms, control, sources, workdirs, sampler } = self;
         let mut estimator = TimeLeftEstimator::default();
         for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
@@ -88,6 +91,7 @@ impl Build<'_> {
             control,
             sources,
             clients: Clients::new(settings.clients),
+            workdirs,
             estimator,
             begun_ms: clock.now_ms(),
             running: BTreeMap::new(),

@@ -1,5 +1,7 @@
 //! The specification and the result of one attempt at one package.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{MAX_LIST, MAX_TEXT, Message, MessageError, limit, name, texts};
@@ -53,7 +55,7 @@ impl Message for AttemptSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum AttemptOutcome {
-    /// The binary package was made. It is in the attempt's directory until the coordinator accepts it.
+    /// The binary packages of `AttemptResult::packages` were made.
     Built,
     /// The package failed.
     Failed { why: String },
@@ -81,10 +83,25 @@ impl AttemptOutcome {
     }
 }
 
-/// Everything that an attempt yields besides its binary package and its logs.
+/// A package file that an attempt made. It is in the attempt's directory until the coordinator accepts it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BuiltPackage {
+    /// PKGNAME.
+    pub name: String,
+    /// The name of the file.
+    pub file: String,
+}
+
+/// Most packages of one attempt.
+pub const MAX_PACKAGES: usize = 1_000;
+
+/// Everything that an attempt yields besides the files in its directory: package files, logs and kept archives. Names of
+/// files are relative to that directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AttemptResult {
     pub outcome: AttemptOutcome,
+    /// The packages that it made, each listed once; none unless it was built.
+    pub packages: Vec<BuiltPackage>,
     /// The stages that have ended and were not reported as progress, in order.
     pub stages: Vec<StageResult>,
     pub cpu_ms: u64,
@@ -96,8 +113,10 @@ pub struct AttemptResult {
     pub left: Vec<String>,
     /// The exit code of the stage that failed.
     pub exit: i32,
-    /// For the user: the end of that stage's output, why it failed, and the file with all of it.
-    pub message: String,
+    /// The last lines of that stage's output.
+    pub output: String,
+    /// The log of that stage; empty if it printed nothing.
+    pub log: String,
 }
 
 impl AttemptResult {
@@ -105,14 +124,37 @@ impl AttemptResult {
     pub fn of(outcome: AttemptOutcome) -> AttemptResult {
         AttemptResult {
             outcome,
+            packages: Vec::new(),
             stages: Vec::new(),
             cpu_ms: 0,
             peak_kib: 0,
             disk_kib: 0,
             left: Vec::new(),
             exit: 0,
-            message: String::new(),
+            output: String::new(),
+            log: String::new(),
         }
+    }
+
+    /// Returns the package with this PKGNAME, if the attempt made it.
+    pub fn package(&self, name: &str) -> Option<&BuiltPackage> {
+        self.packages.iter().find(|it| it.name == name)
+    }
+
+    fn check_packages(&self) -> Result<(), MessageError> {
+        limit("packages", self.packages.len(), MAX_PACKAGES)?;
+        if (self.outcome == AttemptOutcome::Built) == self.packages.is_empty() {
+            return Err(MessageError::Packages);
+        }
+        let (mut names, mut files) = (BTreeSet::new(), BTreeSet::new());
+        for package in &self.packages {
+            name("packages.name", &package.name, false)?;
+            name("packages.file", &package.file, false)?;
+            if !names.insert(&package.name) || !files.insert(&package.file) {
+                return Err(MessageError::Packages);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -121,14 +163,21 @@ impl Message for AttemptResult {
 
     fn check(&self) -> Result<(), MessageError> {
         limit("why", self.outcome.why().len(), MAX_TEXT)?;
+        self.check_packages()?;
         limit("stages", self.stages.len(), MAX_LIST)?;
         for stage in &self.stages {
             name("stage", &stage.stage, false)?;
-            limit("log", stage.log.len(), MAX_TEXT)?;
+            log_name(&stage.log)?;
         }
         texts("left", &self.left)?;
-        limit("message", self.message.len(), MAX_TEXT)
+        limit("output", self.output.len(), MAX_TEXT)?;
+        log_name(&self.log)
     }
+}
+
+/// Checks the name of a log, which may be empty.
+fn log_name(log: &str) -> Result<(), MessageError> {
+    if log.is_empty() { Ok(()) } else { name("log", log, false) }
 }
 
 /// A stage that has ended.
@@ -149,7 +198,7 @@ pub struct StageResult {
     pub waits: Option<StageWaits>,
     /// The exit code; 128 and more for signals.
     pub exit: i32,
-    /// The file with its output; empty if it printed nothing.
+    /// The name of the file with its output, in the attempt's directory; empty if it printed nothing.
     pub log: String,
 }
 

@@ -5,7 +5,9 @@ mod attempt;
 #[cfg(test)]
 mod tests;
 
-pub use self::attempt::{AttemptOutcome, AttemptResult, AttemptSpec, StageResult, StageWaits};
+pub use self::attempt::{
+    AttemptOutcome, AttemptResult, AttemptSpec, BuiltPackage, MAX_PACKAGES, StageResult, StageWaits,
+};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -32,6 +34,8 @@ pub enum MessageError {
     Malformed(String),
     #[error("malformed message: {field} is not a plain name")]
     Name { field: &'static str },
+    #[error("malformed message: a built attempt lists each package that it made once, and others list none")]
+    Packages,
     #[error("malformed message: {field} is too long")]
     Limit { field: &'static str },
 }

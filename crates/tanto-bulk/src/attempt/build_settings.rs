@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::environment::make_jobs;
 use super::make_wrappers::MakeWrappers;
 use super::sandbox::Sandbox;
-use super::workdirs::Workdirs;
 use crate::config::{Config, Limits, Stage};
 use crate::shell::quoted;
 
@@ -22,7 +21,7 @@ pub struct BuildSettings {
     pub pkgdb: String,
     /// Contains the binary packages in `All`.
     pub packages: String,
-    /// Contains a directory of logs for each package.
+    /// Contains a directory for each package, with one for each attempt.
     pub logs: String,
     /// The archive or directory that fills an empty prefix.
     pub bootstrapkit: String,
@@ -66,8 +65,6 @@ pub struct BuildSettings {
     pub sync_buildlog: String,
     /// Limits of stages.
     pub limits: BTreeMap<Stage, Limits>,
-    /// Notes of work directories, without a sandbox.
-    pub workdirs: Workdirs,
 }
 
 impl BuildSettings {
@@ -101,7 +98,6 @@ impl BuildSettings {
             sync_package: config.sync_package.clone(),
             sync_buildlog: config.sync_buildlog.clone(),
             limits: Stage::ALL.into_iter().map(|stage| (stage, config.limits(stage.name()))).collect(),
-            workdirs: Workdirs::of(&config.state),
             ..BuildSettings::default()
         }
     }
@@ -111,6 +107,11 @@ impl BuildSettings {
         // The build stage needs the most memory.
         let limit = self.limits.get(&Stage::Build).and_then(|limits| limits.memory);
         self.memory.map(|size| ScratchMemory { size, limit })
+    }
+
+    /// Returns the name of a package's file.
+    pub fn package_file(&self, package: &str) -> String {
+        format!("{package}{}", self.suffix)
     }
 
     /// Clears `one_user` if the tree builds unprivileged: packages need no other users then. `location`: any package.

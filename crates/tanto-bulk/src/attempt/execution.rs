@@ -1,21 +1,19 @@
-//! One running attempt: runs its stages in order until the outcome is decided, then cleans up. It reads and writes only
-//! below its own directories: those of its logs and of its client's sandbox.
+//! One running attempt: runs its stages in order until the outcome is decided, then cleans up.
 
 use std::borrow::Cow;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use tanto_exec::job::report::{JobSample, MonitorReport, Termination, TerminationReason};
 use tanto_exec::job::{Command, Completion, Exit, JobLimits, Usage};
 use tanto_exec::sandbox::Report;
-use tanto_protocol::{AttemptOutcome, AttemptResult, AttemptSpec, StageResult, StageWaits};
+use tanto_protocol::{AttemptOutcome, AttemptResult, AttemptSpec, BuiltPackage, StageResult, StageWaits};
 use tanto_record::views::process_list;
 use tanto_sys::fs::page_cache;
 
 use super::build_settings::BuildSettings;
+use super::directory::AttemptDir;
 use super::failure;
-use super::stages::{StageCommands, size_file};
+use super::stages::StageCommands;
 use crate::config::Stage;
 
 /// A running attempt.
@@ -23,6 +21,7 @@ use crate::config::Stage;
 pub struct Attempt<'a> {
     settings: &'a BuildSettings,
     spec: Rc<AttemptSpec>,
+    dir: AttemptDir,
     /// The number of the client that runs it.
     client: usize,
     began_ms: i64,
@@ -42,7 +41,9 @@ pub struct Attempt<'a> {
 struct Failure {
     outcome: AttemptOutcome,
     exit: Exit,
-    message: Vec<u8>,
+    /// The last lines of the stage's output, and the name of its log.
+    output: Vec<u8>,
+    log: String,
     termination: Option<Termination>,
 }
 
@@ -68,14 +69,17 @@ impl<'a> Attempt<'a> {
         now_ms: i64,
     ) -> (Attempt<'a>, Command) {
         let stage = Stage::after(None, &spec, settings).expect("each package has stages");
+        let dir = AttemptDir::of(settings, &spec);
+        dir.clear();
         if let Some(sandbox) = &settings.sandbox {
             // Without its plan, the first command cannot enter the sandbox and reports that.
-            let _ = sandbox.begin(client, &spec.name, spec.scratch_memory);
+            let _ = sandbox.begin(client, dir.path(), spec.scratch_memory);
         }
         let disk_kib = spec.expected_disk_kib;
         let attempt = Attempt {
             settings,
             spec,
+            dir,
             client,
             began_ms: now_ms,
             stage,
@@ -107,7 +111,7 @@ impl<'a> Attempt<'a> {
         resources.disk_kib = resources.disk_kib.filter(|_| self.stage.writes());
         let scratch = resources.disk_kib.and_then(|_| match &self.settings.sandbox {
             Some(sandbox) => Some(sandbox.place(self.client).scratch()),
-            None => self.settings.workdirs.get(&self.spec.name),
+            None => self.dir.workdir_note().get(),
         });
         Some(Box::new(JobLimits { resources, scratch }))
     }
@@ -116,7 +120,7 @@ impl<'a> Attempt<'a> {
     pub fn stage_ended(&mut self, completion: &mut Completion, now_ms: i64) -> Next {
         let fault = self.read_report(completion);
         failure::deny_interrupt(completion);
-        let log = self.write_log(&log_text(self.stage, completion));
+        let log = self.dir.write_log(self.stage, &log_text(self.stage, completion));
         self.cpu_ms += cpu_ms(completion.usage);
         self.peak_kib = self.peak_kib.max(completion.usage.max_rss_kib);
         let ended = stage_result(self.stage, completion, log, (self.began_ms, self.stage_began_ms, now_ms));
@@ -135,7 +139,7 @@ impl<'a> Attempt<'a> {
             self.fail(outcome, completion, &ended.log)
         } else {
             if self.stage == Stage::Package && self.settings.sandbox.is_none() {
-                self.disk_kib = self.measured_kib();
+                self.disk_kib = self.dir.measured_kib();
             }
             Stage::after(Some(self.stage), &self.spec, self.settings)
         };
@@ -168,8 +172,8 @@ impl<'a> Attempt<'a> {
     /// Decides the outcome. Returns the first stage of the clean-up.
     fn fail(&mut self, outcome: AttemptOutcome, completion: &Completion, log: &str) -> Option<Stage> {
         let (exit, termination) = (completion.exit, failure::termination(completion).cloned());
-        let message = failure::message(&completion.output, outcome.why(), log);
-        self.failure = Some(Failure { outcome, exit, message, termination });
+        let output = failure::last_lines(&completion.output).to_vec();
+        self.failure = Some(Failure { outcome, exit, output, log: log.to_owned(), termination });
         self.clean_up(None)
     }
 
@@ -197,40 +201,38 @@ impl<'a> Attempt<'a> {
 
     fn result(&mut self, stages: Vec<StageResult>, completion: &mut Completion) -> AttemptResult {
         let is_retried = self.is_retried();
-        let (outcome, exit, message) = match self.failure.take() {
-            None => (AttemptOutcome::Built, Exit::Code(0), Vec::new()),
-            Some(Failure { outcome, exit, message, termination }) => {
+        let (outcome, exit, output, log) = match self.failure.take() {
+            None => (AttemptOutcome::Built, Exit::Code(0), Vec::new(), String::new()),
+            Some(Failure { outcome, exit, output, log, termination }) => {
                 if !is_retried {
-                    keep_output(self.settings, &self.spec.name, self.client);
+                    keep_output(self.settings, &self.dir, &self.spec.name, self.client);
                 }
                 if termination.is_some() {
                     completion.report = Some(Box::new(MonitorReport { termination, ..MonitorReport::default() }));
                 }
-                (outcome, exit, message)
+                (outcome, exit, output, log)
             }
         };
+        let packages = if outcome == AttemptOutcome::Built { vec![self.built_package()] } else { Vec::new() };
         let result = AttemptResult {
             outcome,
+            packages,
             stages,
             cpu_ms: self.cpu_ms,
             peak_kib: self.peak_kib,
             disk_kib: self.disk_kib,
             left: std::mem::take(&mut self.left),
             exit: exit.code(),
-            message: String::from_utf8_lossy(&message).into_owned(),
+            output: String::from_utf8_lossy(&output).into_owned(),
+            log,
         };
-        (completion.exit, completion.output) = (exit, message);
+        (completion.exit, completion.output) = (exit, output);
         result
     }
 
-    fn write_log(&self, output: &[u8]) -> String {
-        write_log(self.settings, &self.spec.name, self.stage, output)
-    }
-
-    /// Returns the size of the work directory, which grows no more after the package was made.
-    fn measured_kib(&self) -> u64 {
-        let text = fs::read_to_string(size_file(self.settings, &self.spec.name)).unwrap_or_default();
-        text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+    fn built_package(&self) -> BuiltPackage {
+        let name = self.spec.name.clone();
+        BuiltPackage { file: self.settings.package_file(&name), name }
     }
 
     /// Updates the peaks. Returns the sample with all files that the attempt has in memory.
@@ -279,29 +281,12 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Returns the directory of a package's logs.
-pub fn logs(settings: &BuildSettings, package: &str) -> PathBuf {
-    Path::new(&settings.logs).join(package)
-}
-
-/// Moves files that a package left in its sandbox to its logs, except the package file. Errors do not matter.
-pub fn keep_output(settings: &BuildSettings, package: &str, client: usize) {
+/// Moves files that a package left in its sandbox to the attempt's directory, except the package file. Errors do not
+/// matter.
+pub fn keep_output(settings: &BuildSettings, dir: &AttemptDir, package: &str, client: usize) {
     if let Some(sandbox) = &settings.sandbox {
-        let file = format!("{package}{}", settings.suffix);
-        let _ = sandbox.keep_output_files(client, &logs(settings, package), &file);
+        let _ = sandbox.keep_output_files(client, dir.path(), &settings.package_file(package));
     }
-}
-
-/// Writes the log of a stage and returns its path; empty if there is no output or it cannot be written, which is no
-/// failure of the package.
-pub fn write_log(settings: &BuildSettings, package: &str, stage: Stage, output: &[u8]) -> String {
-    if output.is_empty() {
-        return String::new();
-    }
-    let dir = logs(settings, package);
-    let path = dir.join(format!("{}.log", stage.name()));
-    let written = fs::create_dir_all(dir).and_then(|()| fs::write(&path, output));
-    written.map_or_else(|_| String::new(), |()| path.to_string_lossy().into_owned())
 }
 
 /// Returns the output of a stage; if it was terminated, with the reason and the processes at that time.

@@ -71,12 +71,18 @@ pub fn leftovers(stage: Stage, completion: &Completion, others: Vec<String>) -> 
 /// The length of the end of a failed stage's output in messages, in bytes.
 const SHOWN: usize = 2 << 10;
 
-/// Returns the message about a failure: the end of the output, the reason, and the log.
-pub fn message(output: &[u8], why: &str, log: &str) -> Vec<u8> {
+/// Returns the last lines of an output, for a message.
+pub fn last_lines(output: &[u8]) -> &[u8] {
     let from = output.len().saturating_sub(SHOWN);
     let line = if from == 0 { 0 } else { memchr::memchr(b'\n', &output[from..]).map_or(from, |end| from + end + 1) };
+    &output[line..]
+}
+
+/// Returns the message about a failure: the last lines of the output, the reason, and the path of the log, which may be
+/// empty.
+pub fn message(output: &[u8], why: &str, log: &str) -> Vec<u8> {
     let place = if log.is_empty() { String::new() } else { format!("; full output: {log}") };
-    [&output[line..], why.as_bytes(), place.as_bytes(), b"\n"].concat()
+    [last_lines(output), why.as_bytes(), place.as_bytes(), b"\n"].concat()
 }
 
 const SIGKILL: i32 = 9;

@@ -35,7 +35,7 @@ pub enum AttemptEvent {
         /// The one before it.
         ended: Option<StageResult>,
     },
-    /// The attempt has ended. The completion of its task follows: the exit and the output of the stage that failed.
+    /// The attempt has ended. The completion of its task follows: the exit and the last lines of the stage that failed.
     Result(Box<AttemptResult>),
 }
 

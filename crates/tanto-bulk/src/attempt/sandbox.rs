@@ -83,7 +83,7 @@ impl Sandbox {
         let read_only = read_only_mounts(config, hidden, makes);
         let mut points: Vec<PathBuf> =
             kit.iter().map(|(at, _)| at).chain(read_only.iter().map(|it| &it.at)).cloned().collect();
-        // In the directory of logs, each package has a directory that does not exist yet.
+        // In the directory of logs, each attempt has a directory that does not exist yet.
         let mut private: Vec<PathBuf> = kit.iter().map(|(at, _)| at.clone()).collect();
         private.push(PathBuf::from(&config.wrkobjdir));
         points.extend([PathBuf::from(&config.wrkobjdir), Path::new(&config.bulklog).join(NOTHING)]);
@@ -138,7 +138,7 @@ impl Sandbox {
     /// Runs a line in a new sandbox, before packages are built. Returns its output.
     pub fn output_of(&self, line: &str) -> Result<String, String> {
         let client = 0;
-        self.begin(client, "nothing", None).map_err(failed)?;
+        self.begin(client, &Path::new(&self.logs).join(NOTHING), None).map_err(failed)?;
         let entered = output(shell(&self.inside(client, line, StageAccess { first: true, ..StageAccess::default() })));
         let left = output(shell(&self.leave(client)));
         left.and(entered)
@@ -153,9 +153,9 @@ impl Sandbox {
         self.place(client).dir().join("out")
     }
 
-    /// Returns the mounts of a package, without its dependencies. `memory`: bytes of scratch memory; `None`: changes
-    /// are on the disk.
-    pub fn plan(&self, client: usize, package: &str, memory: Option<u64>) -> Plan {
+    /// Returns the mounts of a package, without its dependencies. It sees its client's output directory at `attempt_dir`.
+    /// `memory`: bytes of scratch memory; `None`: changes are on the disk.
+    pub fn plan(&self, client: usize, attempt_dir: &Path, memory: Option<u64>) -> Plan {
         let mut mounts = self.base.clone();
         for (at, kit) in &self.kit {
             let kind = match self.kind {
@@ -168,7 +168,7 @@ impl Sandbox {
             mounts.push(Mount { at: at.clone(), kind });
         }
         mounts.push(Mount { at: PathBuf::from(&self.wrkobjdir), kind: MountKind::Private(0o1777) });
-        mounts.push(Mount { at: Path::new(&self.logs).join(package), kind: MountKind::Writable(self.out(client)) });
+        mounts.push(Mount { at: attempt_dir.to_owned(), kind: MountKind::Writable(self.out(client)) });
         sorted(&mut mounts);
         Plan { mounts, memory, as_user: self.as_user, read_only: false }
     }
@@ -203,7 +203,7 @@ impl Sandbox {
     }
 
     /// Writes the plan of a package, for its first command.
-    pub fn begin(&self, client: usize, package: &str, memory: Option<u64>) -> io::Result<()> {
+    pub fn begin(&self, client: usize, attempt_dir: &Path, memory: Option<u64>) -> io::Result<()> {
         let out = self.out(client);
         dir_tree::remove(&out)?;
         fs::create_dir_all(&out)?;
@@ -213,18 +213,18 @@ impl Sandbox {
         let work_log = out.join(WORK_LOG);
         fs::File::create(&work_log)?;
         allow(&work_log, 0o666)?;
-        self.place(client).prepare(&self.plan(client, package, memory))
+        self.place(client).prepare(&self.plan(client, attempt_dir, memory))
     }
 
-    /// Moves regular files that a package left to its logs, except the one with this name. Ignores links, which a
+    /// Moves regular files that a package left to a directory, except the one with this name. Ignores links, which a
     /// package could have planted.
-    pub fn keep_output_files(&self, client: usize, logs: &Path, file: &str) -> io::Result<()> {
-        fs::create_dir_all(logs)?;
+    pub fn keep_output_files(&self, client: usize, dir: &Path, file: &str) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
         for entry in fs::read_dir(self.out(client))? {
             let entry = entry?;
-            let is_new = !logs.join(entry.file_name()).exists() && entry.file_name() != file;
+            let is_new = !dir.join(entry.file_name()).exists() && entry.file_name() != file;
             if entry.file_type()?.is_file() && is_new {
-                let to = logs.join(entry.file_name());
+                let to = dir.join(entry.file_name());
                 fs::rename(entry.path(), &to).or_else(|_| fs::copy(entry.path(), &to).map(drop))?;
             }
         }
@@ -307,7 +307,7 @@ fn failed(error: io::Error) -> String {
     format!("the sandbox: {}", String::from_utf8_lossy(&error::text(&error)))
 }
 
-/// The work log, in the directory of logs.
+/// The work log, in the attempt's directory.
 const WORK_LOG: &str = "work.log";
 /// An empty directory.
 const NOTHING: &str = "nothing";

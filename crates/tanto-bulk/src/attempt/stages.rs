@@ -4,12 +4,13 @@ mod fetch;
 mod lines;
 pub mod visit;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tanto_protocol::AttemptSpec;
 
 use self::lines::Writer;
 use super::build_settings::BuildSettings;
+use super::directory::AttemptDir;
 use super::layers::Dependencies;
 use super::sandbox::StageAccess;
 use crate::config::Stage;
@@ -62,24 +63,20 @@ impl StageCommands<'_> {
     fn line(&self, stage: Stage, keeps_package: bool) -> String {
         let StageCommands { settings, spec, client } = self;
         let writer = Writer { settings, spec };
+        let dir = AttemptDir::of(settings, spec);
         match stage {
             // Entering the sandbox does the rest.
             Stage::ClientClean if settings.sandbox.is_some() => settings.prepare_action.clone(),
             Stage::ClientClean => writer.client_clean(),
-            Stage::PreClean => {
-                settings.workdirs.record_line(&spec.name, &writer.clean(&["show-var", "VARNAME=WRKDIR"], false))
-            }
-            Stage::Clean => settings.workdirs.forget_line(&spec.name, &writer.clean(&[], keeps_package)),
+            Stage::PreClean => dir.workdir_note().record_line(&writer.clean(&["show-var", "VARNAME=WRKDIR"], false)),
+            Stage::Clean => dir.workdir_note().forget_line(&writer.clean(&[], keeps_package)),
             Stage::Depends => writer.depends(),
             Stage::Checksum => writer.fetch(*client),
             Stage::Configure => writer.with_users("configure", "configure"),
             Stage::Build => writer.with_users("build", "all"),
             Stage::Install => writer.with_users("install", "stage-install"),
             Stage::Package if settings.sandbox.is_some() => writer.package(),
-            Stage::Package => {
-                let size = size_file(settings, &spec.name);
-                measuring(&writer.package(), &settings.workdirs.word(&spec.name), &size)
-            }
+            Stage::Package => measuring(&writer.package(), &dir.workdir_note().word(), &dir.size_file()),
             Stage::Deinstall => {
                 format!("{} -K {} {}", settings.pkg_delete, quoted(&settings.pkgdb), quoted(&spec.name))
             }
@@ -101,11 +98,6 @@ impl StageCommands<'_> {
     }
 }
 
-/// Returns the file in which `du` leaves how much a package has written, if there is no sandbox.
-pub(super) fn size_file(settings: &BuildSettings, package: &str) -> PathBuf {
-    Path::new(&settings.logs).join(package).join("size")
-}
-
 /// Returns a line that runs `line` and then writes the size of a directory into a file. Measuring cannot fail.
 fn measuring(line: &str, dir: &str, file: &Path) -> String {
     format!("{line} && {{ du -skx {dir} >{} 2>/dev/null || :; }}", quoted(&file.to_string_lossy()))
@@ -121,8 +113,9 @@ mod tests {
     /// A bootstrap package, and one that depends on it.
     fn specs() -> [AttemptSpec; 2] {
         let (name, location) = ("lib-1".to_owned(), "a/lib".to_owned());
-        let lib = AttemptSpec { name, location, bootstrap: true, ..AttemptSpec::default() };
+        let lib = AttemptSpec { attempt: 2, name, location, bootstrap: true, ..AttemptSpec::default() };
         let app = AttemptSpec {
+            attempt: 2,
             name: "py311-x-1".into(),
             location: "a/py-x".into(),
             arguments: ["PYTHON_VERSION_REQD=311", "A=b"].map(str::to_owned).into(),
@@ -155,7 +148,7 @@ mod tests {
         let lines = lines(&nowhere(), 1);
         let line = |stage| &lines.iter().find(|(name, _)| *name == stage).unwrap().1;
         let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=1 DISTDIR=/distfiles \
-            PYTHON_VERSION_REQD=311 A=b WRKLOG=/logs/py311-x-1/work.log";
+            PYTHON_VERSION_REQD=311 A=b WRKLOG=/logs/py311-x-1/2/work.log";
         assert_eq!(line("build"), &format!("cd /src/a/py-x && bmake all {arguments}"));
         let users = format!("cd /src/a/py-x && bmake create-usergroup clean {arguments}");
         assert_eq!(line("configure"), &format!("{users} && cd /src/a/py-x && bmake configure {arguments}"));
@@ -175,9 +168,10 @@ mod tests {
         let (_, line) = lines(&settings, 0).into_iter().find(|(name, _)| *name == "checksum").unwrap();
         let words =
             std::process::Command::new("/bin/sh").args(["-c", &format!("printf '%s\\n' {line}")]).output().unwrap();
-        let own = "/logs/lib-1/distfiles";
-        let arguments =
-            |own| format!("BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=1 DISTDIR={own} WRKLOG=/logs/lib-1/work.log");
+        let own = "/logs/lib-1/2/distfiles";
+        let arguments = |own| {
+            format!("BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=1 DISTDIR={own} WRKLOG=/logs/lib-1/2/work.log")
+        };
         let sites = "'\\''MASTER_SITE_OVERRIDE=http://a/ http://b/'\\'' IGNORE_INTERACTIVE_FETCH=yes";
         assert_eq!(
             String::from_utf8(words.stdout).unwrap().lines().collect::<Vec<_>>(),
@@ -217,7 +211,7 @@ mod tests {
         let line = &lines(&settings, 0)[0].1;
         assert!(std::process::Command::new("/bin/sh").args(["-c", line]).status().unwrap().success(), "{line}");
         assert!(place.at("prefix/bin/tool").exists() && !place.at("prefix/old").exists());
-        let log = std::fs::metadata(place.at("logs/lib-1/work.log")).unwrap();
+        let log = std::fs::metadata(place.at("logs/lib-1/2/work.log")).unwrap();
         assert_eq!(log.permissions().mode() & 0o777, 0o666, "another user writes there too");
     }
 
@@ -227,7 +221,7 @@ mod tests {
         let settings = BuildSettings { make_jobs: 8, make_wrappers: Some(makes), ..nowhere() };
         let (_, line) = lines(&settings, 0).into_iter().find(|(name, _)| *name == "build").unwrap();
         let arguments = "BATCH=1 DEPENDS_TARGET=/nonexistent MAKE_JOBS=8 DISTDIR=/distfiles GMAKE=/jobs/gmake \
-            WRKLOG=/logs/lib-1/work.log";
+            WRKLOG=/logs/lib-1/2/work.log";
         assert_eq!(line, format!("cd /src/a/lib && MAKE_PROGRAM=/jobs/bmake bmake all {arguments}"));
     }
 

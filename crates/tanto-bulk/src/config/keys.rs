@@ -89,7 +89,7 @@ values {
     packages: Path = "packages".into(),
         "Binary packages are in All below it.";
     bulklog: Path = "bulklog".into(),
-        "Logs of failed packages, one directory per package.";
+        "Logs of failed packages, one directory per package and attempt.";
     state: Path = "state".into(),
         "Tanto's own state, including the database.";
     bootstrapkit: Path = String::new(),
@@ -191,7 +191,7 @@ values {
     sync_package: Text = String::new(),
         "A shell command, run outside of sandboxes for each built package, with its file, name, categories and PKG_SUFX as $1 to $4.";
     sync_buildlog: Text = String::new(),
-        "A shell command, run outside of sandboxes for each failed package, with bulklog and its name as $1 and $2.";
+        "A shell command, run outside of sandboxes for each failed package, with bulklog, its name and its last attempt as $1 to $3.";
 }
 limits {
     "hang_timeout": Time hang_ms,

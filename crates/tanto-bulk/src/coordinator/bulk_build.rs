@@ -23,6 +23,7 @@ use super::plan::Plan;
 use super::prepare::prepare;
 use super::sources::Sources;
 use super::state::State;
+use super::workdirs::Workdirs;
 use super::{Build, now_ms, queries, resume, state_dir};
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::{environment, preflight};
@@ -161,6 +162,7 @@ fn build(
         epoch_ms: now_ms(),
         control: &mut server,
         sources,
+        workdirs: Workdirs::of(&config.state),
         sampler: Some(&mut sampler),
     };
     let (outcome, plan, journal) = build.run(plan, &times, journal)?;

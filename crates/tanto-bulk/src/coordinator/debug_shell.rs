@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+use tanto_protocol::AttemptSpec;
 use tanto_record::database::PackageRow;
 use tanto_sys::fs::{dir_tree, lock};
 use tanto_sys::process::lifecycle;
@@ -15,6 +16,7 @@ use super::plan::Plan;
 use super::queries::LastRun;
 use super::state::State;
 use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::directory::{AttemptDir, PREFIX_ARCHIVE, WRKDIR_ARCHIVE};
 use crate::attempt::environment::{self, Environment};
 use crate::attempt::stages::visit::Visit;
 use crate::config::{Config, NO_SANDBOX};
@@ -29,7 +31,8 @@ pub fn run(config: &Config, word: &str, command: Option<&str>) -> Result<u8, Bul
             "packages are built without a sandbox (sandbox = \"none\"): there is none to open a shell in".into()
         );
     }
-    let row = LastRun::read(config)?.find(word)?.clone();
+    let last = LastRun::read(config)?;
+    let row = last.find(word)?.clone();
     if row.state != State::Failed.name() {
         eprintln!("tanto: {} is {}: opening a sandbox like that of its build", row.name, row.state);
     }
@@ -38,7 +41,9 @@ pub fn run(config: &Config, word: &str, command: Option<&str>) -> Result<u8, Bul
     let environment = Environment::enter(&own, Some(&config.state))?;
     // Job tokens come from a running build.
     let settings = BuildSettings { make_wrappers: None, ..environment::settings(&own, environment.as_deref())? };
-    let spec = plan.attempt_spec(package, &settings, true);
+    // Paths are those of the last attempt.
+    let attempt = last.attempts_of(&row)?.last().map_or(1, |it| it.attempt);
+    let spec = AttemptSpec { attempt, ..plan.attempt_spec(package, &settings, true) };
     let visit = Visit::new(&settings, spec).ok_or("there is no sandbox")?;
     let code = visited(&visit, config, &row, command);
     // Leftovers are removed by the next shell.
@@ -100,12 +105,13 @@ fn visited(visit: &Visit<'_>, config: &Config, row: &PackageRow, command: Option
 
 /// Unpacks the archives that were kept when the package failed.
 fn restore(visit: &Visit<'_>, config: &Config, row: &PackageRow) -> Result<(), BulkError> {
-    let kept = |name: &str| Some(Path::new(&config.bulklog).join(&row.name).join(name)).filter(|path| path.is_file());
-    match kept("wrkdir.tar.gz") {
+    let dir = AttemptDir::with_archive(&config.bulklog, &row.name);
+    let kept = |name: &str| dir.as_ref().map(|dir| dir.file(name)).filter(|path| path.is_file());
+    match kept(WRKDIR_ARCHIVE) {
         Some(archive) => unpack(&visit.unpack_wrkdir(), &archive)?,
         None => eprintln!("tanto: the work directory is empty; set keep_wrkdir = true to keep it when a package fails"),
     }
-    kept("prefix.tar.gz").map_or(Ok(()), |archive| unpack(&visit.unpack_prefix(), &archive))
+    kept(PREFIX_ARCHIVE).map_or(Ok(()), |archive| unpack(&visit.unpack_prefix(), &archive))
 }
 
 fn unpack(line: &str, archive: &PathBuf) -> Result<(), BulkError> {

@@ -1,6 +1,7 @@
 //! The coordinator as a frontend of the run loop: jobs are packages.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tanto_exec::clock::Clock;
@@ -19,6 +20,7 @@ use super::control_socket::ControlServer;
 use super::plan::Plan;
 use super::sources::Sources;
 use super::state::{PackageState, Pending, State, StateRecord, Success};
+use super::workdirs::Workdirs;
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::runner::{AttemptEvent, Task};
 use crate::config::Stage;
@@ -36,6 +38,7 @@ pub struct Coordinator<'a> {
     /// Scan records of the packages; empty if unknown.
     pub sources: Sources,
     pub clients: Clients,
+    pub workdirs: Workdirs,
     pub estimator: TimeLeftEstimator,
     /// When the build began.
     pub begun_ms: i64,
@@ -64,8 +67,8 @@ pub struct Running {
 pub enum Step {
     /// An attempt; its result precedes its completion.
     Attempt(Option<Box<AttemptResult>>),
-    /// `sync-package`, after this result.
-    Installing(Box<AttemptResult>),
+    /// `sync-package`, after this result, of this file.
+    Installing(Box<AttemptResult>, PathBuf),
     /// `sync-buildlog`, after this result and this completion of the attempt.
     Reporting(Box<AttemptResult>, Box<Completion>),
     /// None. The package's state follows.

@@ -48,6 +48,7 @@ impl Coordinator<'_> {
     }
 
     pub(super) fn record_stage(&mut self, package: PackageId, it: StageResult) {
+        let log = self.log_path(package, &it.log);
         let after_ms = i64::try_from(it.after_ms).unwrap_or(i64::MAX);
         self.journal.record(Change::Stage(StageRow {
             job: package,
@@ -61,7 +62,7 @@ impl Coordinator<'_> {
             written_bytes: it.written_bytes,
             waits: it.waits.map(|StageWaits { io_us, cpu_us }| StallTimes { io_us, cpu_us }),
             exit: it.exit,
-            log: it.log,
+            log,
         }));
     }
 

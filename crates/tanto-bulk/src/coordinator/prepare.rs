@@ -12,10 +12,10 @@ use tanto_sys::fs::dir_tree;
 
 use super::phase_file::{self, Phase};
 use super::state_dir::StateDir;
+use super::workdirs::Workdirs;
 use crate::attempt::distfiles::leftovers;
 use crate::attempt::environment::Environment;
 use crate::attempt::preflight;
-use crate::attempt::workdirs::Workdirs;
 use crate::config::Config;
 use crate::error::{BulkError, cause};
 use crate::package::ALL;

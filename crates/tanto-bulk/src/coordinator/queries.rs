@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use tanto_record::database::{Database, PackageRow};
+use tanto_record::database::{AttemptRow, Database, PackageRow};
 
 use super::control_socket::{self, AskError, Request, Response};
 use super::plan::Plan;
@@ -63,6 +63,11 @@ impl LastRun {
         }
     }
 
+    /// Returns the attempts at a package, in order.
+    pub fn attempts_of(&self, package: &PackageRow) -> Result<Vec<AttemptRow>, BulkError> {
+        Ok(self.store.attempts(self.run)?.into_iter().filter(|it| it.job == package.job).collect())
+    }
+
     /// Explains the state of a package, with its attempts and stages.
     pub fn why(&self, word: &str) -> Result<String, BulkError> {
         let LastRun { store, run, .. } = self;
@@ -73,7 +78,7 @@ impl LastRun {
             let _ = writeln!(text, "  must be built: {why}");
         }
         text += &explain::explain(&self.plan()?, package.package);
-        for attempt in store.attempts(*run)?.iter().filter(|it| it.job == package.job) {
+        for attempt in self.attempts_of(package)? {
             let outcome = if attempt.outcome.is_empty() { "running" } else { &attempt.outcome };
             let _ = writeln!(text, "  attempt {}: {outcome}{}", attempt.attempt, because(&attempt.why));
         }

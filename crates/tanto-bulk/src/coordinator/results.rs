@@ -16,6 +16,7 @@ use super::install_artifact::PackageInstall;
 use super::needs::ResourceNeeds;
 use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
 use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::directory::{AttemptDir, package_dir};
 use crate::attempt::distfiles::atomic_move::temp_name;
 use crate::attempt::runner::{AttemptEvent, Task};
 use crate::attempt::{execution, failure};
@@ -33,6 +34,10 @@ impl Coordinator<'_> {
         let now_ms = self.clock.now_ms();
         let attempt = self.plan.next_attempt(package);
         let client = self.clients.take(excluded);
+        if attempt == 1 {
+            // These are of an earlier run.
+            self.remove_logs(package);
+        }
         let rebuild = self.rebuild(package);
         let current = Current { attempt, client, failures, rebuild };
         let record = self.plan.set(package, PackageState::Running(current));
@@ -48,6 +53,9 @@ impl Coordinator<'_> {
         match event {
             AttemptEvent::Stage { stage, at_ms, ended } => {
                 if let Some(ended) = ended {
+                    if ended.stage == Stage::PreClean.name() {
+                        self.update_workdir(package);
+                    }
                     self.record_stage(package, ended);
                 }
                 self.stage_begins(package, stage, at_ms, view);
@@ -75,10 +83,16 @@ impl Coordinator<'_> {
         let running = self.running.get_mut(&package).expect("it runs");
         match std::mem::replace(&mut running.step, Step::Attempt(None)) {
             Step::Attempt(Some(mut result)) => {
+                self.update_workdir(package);
+                require_package(&mut result, &self.plan.package(package).name, completion);
                 for ended in result.stages.drain(..) {
                     self.record_stage(package, ended);
                 }
                 result.left.iter().for_each(|left| self.notice(package, left, view));
+                if result.outcome != AttemptOutcome::Built {
+                    let log = self.log_path(package, &result.log);
+                    completion.output = failure::message(&completion.output, result.outcome.why(), &log);
+                }
                 self.attempt_ended(package, result, completion, schedule, view)
             }
             // It could not be started.
@@ -88,11 +102,11 @@ impl Coordinator<'_> {
                     Stage::ClientClean,
                     AttemptResult::of(AttemptOutcome::Built),
                     completion,
-                    "",
+                    String::new(),
                 );
                 self.attempt_ended(package, Box::new(result), completion, schedule, view)
             }
-            Step::Installing(mut result) => {
+            Step::Installing(mut result, made) => {
                 let log = self.step_ended(package, &mut result, completion, view);
                 if completion.exit.success() {
                     self.accept(package, &result);
@@ -100,16 +114,20 @@ impl Coordinator<'_> {
                     return None;
                 }
                 // Without a sandbox, it would stay among the logs.
-                let _ = fs::remove_file(self.made_file(package));
-                let client = self.current(package).client;
-                execution::keep_output(self.settings, &self.plan.package(package).name, client);
-                let result = self.failed_result(package, Stage::SyncPackage, *result, completion, &log);
+                let _ = fs::remove_file(made);
+                let (client, dir) = (self.current(package).client, self.attempt_dir(package));
+                execution::keep_output(self.settings, &dir, &self.plan.package(package).name, client);
+                let result = self.failed_result(package, Stage::SyncPackage, *result, completion, log);
                 self.attempt_ended(package, Box::new(result), completion, schedule, view)
             }
             Step::Reporting(mut result, failed) => {
                 let log = self.step_ended(package, &mut result, completion, view);
                 if !completion.exit.success() {
-                    let text = format!("{}; {log}", failure::reason(Stage::SyncBuildlog, completion));
+                    let text = format!(
+                        "{}; {}",
+                        failure::reason(Stage::SyncBuildlog, completion),
+                        self.log_path(package, &log)
+                    );
                     self.notice(package, &text, view);
                 }
                 *completion = *failed;
@@ -131,8 +149,9 @@ impl Coordinator<'_> {
         let Current { client, failures, .. } = *self.current(package);
         match &result.outcome {
             AttemptOutcome::Built => {
-                let command = self.begin_step(package, Stage::SyncPackage, view);
-                self.set_step(package, Step::Installing(result));
+                let made = self.made_file(package, &result);
+                let command = self.begin_step(package, Stage::SyncPackage, self.install_line(package, &made), view);
+                self.set_step(package, Step::Installing(result, made));
                 Some(Task::Command(command))
             }
             AttemptOutcome::ExceededTmpfs { why } => {
@@ -155,7 +174,7 @@ impl Coordinator<'_> {
                 Some(self.grant(package, failures + 1, Some(client)))
             }
             _ if !self.settings.sync_buildlog.is_empty() => {
-                let command = self.begin_step(package, Stage::SyncBuildlog, view);
+                let command = self.begin_step(package, Stage::SyncBuildlog, self.report_line(package), view);
                 self.set_step(package, Step::Reporting(result, Box::new(completion.clone())));
                 Some(Task::Command(command))
             }
@@ -187,7 +206,12 @@ impl Coordinator<'_> {
         self.record_content(package);
         self.record_options(package, true);
         self.set_step(package, Step::Ended(PackageState::Done(Success::Built(left))));
-        let _ = fs::remove_dir_all(execution::logs(self.settings, &self.plan.package(package).name));
+        self.remove_logs(package);
+    }
+
+    /// Removes the logs of all attempts at a package, and those that an earlier version of Tanto left beside them.
+    fn remove_logs(&self, package: PackageId) {
+        let _ = fs::remove_dir_all(package_dir(&self.settings.logs, &self.plan.package(package).name));
     }
 
     /// Records the failure of a package that is not tried again in this run.
@@ -230,26 +254,19 @@ impl Coordinator<'_> {
         stage: Stage,
         result: AttemptResult,
         completion: &mut Completion,
-        log: &str,
+        log: String,
     ) -> AttemptResult {
         let is_last = self.current(package).failures + 1 >= MAX_ATTEMPTS;
         let outcome = failure::classify(stage, completion, None, self.settings.one_user, is_last);
-        completion.output = failure::message(&completion.output, outcome.why(), log);
-        let (exit, message) = (completion.exit.code(), String::from_utf8_lossy(&completion.output).into_owned());
-        AttemptResult { outcome, exit, message, ..result }
+        let (exit, output) = (completion.exit.code(), failure::last_lines(&completion.output));
+        let output = String::from_utf8_lossy(output).into_owned();
+        completion.output = failure::message(&completion.output, outcome.why(), &self.log_path(package, &log));
+        AttemptResult { outcome, packages: Vec::new(), exit, output, log, ..result }
     }
 
     /// Returns the command of a step of the coordinator.
-    fn begin_step(&mut self, package: PackageId, stage: Stage, view: &mut dyn View) -> Command {
+    fn begin_step(&mut self, package: PackageId, stage: Stage, line: String, view: &mut dyn View) -> Command {
         self.stage_begins(package, stage, self.clock.now_ms(), view);
-        let line = match stage {
-            Stage::SyncPackage => self.install_line(package),
-            _ => {
-                let BuildSettings { sync_buildlog, logs, .. } = self.settings;
-                let words = [sync_buildlog, "sync_buildlog", logs, &self.plan.package(package).name].map(quoted);
-                format!("/bin/sh -c {}", words.join(" "))
-            }
-        };
         let limits = self.settings.limits.get(&stage).map(|limits| {
             let mut resources = limits.watched();
             resources.disk_kib = None;
@@ -258,11 +275,17 @@ impl Coordinator<'_> {
         Command { line: line.into_bytes(), console: false, limits }
     }
 
-    fn install_line(&self, package: PackageId) -> String {
+    fn report_line(&self, package: PackageId) -> String {
+        let BuildSettings { sync_buildlog, logs, .. } = self.settings;
+        let (name, attempt) = (&self.plan.package(package).name, self.current(package).attempt.to_string());
+        format!("/bin/sh -c {}", [sync_buildlog, "sync_buildlog", logs, name, &attempt].map(quoted).join(" "))
+    }
+
+    fn install_line(&self, package: PackageId, made: &Path) -> String {
         let (settings, it) = (self.settings, self.plan.package(package));
         let all = format!("{}/All", settings.packages);
         let install = PackageInstall {
-            from: self.made_file(package),
+            from: made.to_owned(),
             new: Path::new(&all).join(temp_name(&it.name)),
             place: format!("{all}/{}{}", it.name, settings.suffix).into(),
             digest: self.digest_file(package),
@@ -274,23 +297,44 @@ impl Coordinator<'_> {
         format!("{} bulk deliver{}", quoted(&settings.program), install.words())
     }
 
+    /// The directory of the running attempt.
+    fn attempt_dir(&self, package: PackageId) -> AttemptDir {
+        AttemptDir::new(self.settings, &self.plan.package(package).name, self.current(package).attempt)
+    }
+
+    /// Returns the path of a log of the running attempt; empty if there is none.
+    pub(super) fn log_path(&self, package: PackageId, log: &str) -> String {
+        if log.is_empty() {
+            return String::new();
+        }
+        self.attempt_dir(package).file(log).to_string_lossy().into_owned()
+    }
+
+    /// Takes over the note of the running attempt's work directory, if there is no sandbox. A failure is not an error: then
+    /// a killed build leaves that directory.
+    fn update_workdir(&self, package: PackageId) {
+        if self.settings.sandbox.is_none() {
+            let note = self.attempt_dir(package).workdir_note();
+            let _ = self.workdirs.update(&self.plan.package(package).name, &note);
+        }
+    }
+
     /// The binary package where the attempt left it.
-    fn made_file(&self, package: PackageId) -> PathBuf {
-        let name = &self.plan.package(package).name;
+    fn made_file(&self, package: PackageId, result: &AttemptResult) -> PathBuf {
+        let built = result.package(&self.plan.package(package).name).expect("an attempt without it has failed");
         let client = self.current(package).client;
-        let dir = self.settings.sandbox.as_ref().map(|sandbox| sandbox.out(client));
-        let dir = dir.unwrap_or_else(|| execution::logs(self.settings, name));
-        dir.join(format!("{name}{}", self.settings.suffix))
+        let out = self.settings.sandbox.as_ref().map(|sandbox| sandbox.out(client));
+        out.unwrap_or_else(|| self.attempt_dir(package).path().to_owned()).join(&built.file)
     }
 
     /// The file for the digest of an installed package. In a sandbox, packages cannot write it.
     pub(super) fn digest_file(&self, package: PackageId) -> PathBuf {
         let client = self.current(package).client;
         let dir = self.settings.sandbox.as_ref().map(|sandbox| sandbox.place(client).dir().to_owned());
-        dir.unwrap_or_else(|| execution::logs(self.settings, &self.plan.package(package).name)).join("digest")
+        dir.unwrap_or_else(|| self.attempt_dir(package).path().to_owned()).join("digest")
     }
 
-    /// Records a step of the coordinator that has ended. Returns the path of its log.
+    /// Records a step of the coordinator that has ended. Returns the name of its log.
     fn step_ended(
         &mut self,
         package: PackageId,
@@ -300,7 +344,7 @@ impl Coordinator<'_> {
     ) -> String {
         let Running { began_ms, stage, stage_began_ms, .. } = self.running[&package];
         let output = execution::log_text(stage, completion);
-        let log = execution::write_log(self.settings, &self.plan.package(package).name, stage, &output);
+        let log = self.attempt_dir(package).write_log(stage, &output);
         let times = (began_ms, stage_began_ms, self.clock.now_ms());
         let ended = execution::stage_result(stage, completion, log.clone(), times);
         result.cpu_ms += ended.cpu_ms;
@@ -363,5 +407,35 @@ impl Coordinator<'_> {
         let pending = self.rebuild(package).map_or(Pending::Interrupted { publishing }, Pending::Rebuild);
         let record = self.plan.set(package, PackageState::Open(pending));
         self.record_states(record.as_slice());
+    }
+}
+
+/// Turns the success of an attempt that does not list the package it was made for into a machine failure.
+fn require_package(result: &mut AttemptResult, name: &str, completion: &mut Completion) {
+    if result.outcome == AttemptOutcome::Built && result.package(name).is_none() {
+        result.outcome = AttemptOutcome::MachineFailed { why: format!("the attempt did not make {name}") };
+        completion.exit = Exit::Code(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_exec::runner::refused;
+    use tanto_protocol::BuiltPackage;
+
+    #[test]
+    fn success_without_the_package_is_a_machine_failure() {
+        let ended = |name: &str| {
+            let packages = vec![BuiltPackage { name: name.into(), file: format!("{name}.tgz") }];
+            let mut result = AttemptResult { packages, ..AttemptResult::of(AttemptOutcome::Built) };
+            let mut completion = refused(JobId(0), &std::io::ErrorKind::Other.into());
+            completion.exit = Exit::Code(0);
+            require_package(&mut result, "a-1", &mut completion);
+            (result.outcome, completion.exit)
+        };
+        assert_eq!(ended("a-1"), (AttemptOutcome::Built, Exit::Code(0)));
+        let why = "the attempt did not make a-1".to_owned();
+        assert_eq!(ended("a-2"), (AttemptOutcome::MachineFailed { why }, Exit::Code(1)));
     }
 }

@@ -35,7 +35,8 @@ pub(super) fn report(config: &Config, rows: &RunRows, log: &mut String) -> Resul
     let mut rules: Vec<String> = files.iter().map(|name| format!("+ /meta/{name}\n")).collect();
     rules.push("+ /meta/\n".into());
     for failed in rows.packages.iter().filter(|it| it.state == State::Failed.name()) {
-        rules.push(format!("+ /{0}/\n+ /{0}/*.log\n", failed.name));
+        // Earlier versions of Tanto wrote logs into the directory of the package, without one for each attempt.
+        rules.push(format!("+ /{0}/\n+ /{0}/*/\n+ /{0}/**.log\n", failed.name));
     }
     rules.push("- *\n".into());
     let dir = Path::new(&config.bulklog);

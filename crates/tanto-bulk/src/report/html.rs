@@ -76,7 +76,7 @@ impl Report<'_> {
             let it = self.package(failure.package);
             let lines: Vec<String> =
                 failure.found.iter().flat_map(|found| &found.lines).map(|line| escape(line)).collect();
-            let log = if failure.log.is_empty() { String::new() } else { log_link(&failure.log) };
+            let log = if failure.log.is_empty() { String::new() } else { log_link(&failure.log, &it.name) };
             vec![
                 number(&failure.blocks.to_string()),
                 cell(&it.name),
@@ -160,10 +160,11 @@ fn changed(what: &str, it: &Change) -> Vec<String> {
 }
 
 /// A link relative to the page in `meta`.
-fn log_link(path: &str) -> String {
-    let mut parts = path.rsplit('/');
-    let (file, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    format!(" <a href=\"../{}/{}\">{}</a>", escape(package), escape(file), escape(file))
+fn log_link(path: &str, package: &str) -> String {
+    // Below the directory of the package, earlier versions of Tanto had none for each attempt.
+    let from = path.rfind(&format!("/{package}/")).map_or(0, |at| at + 1);
+    let file = path.rsplit('/').next().unwrap_or_default();
+    format!(" <a href=\"../{}\">{}</a>", escape(&path[from..]), escape(file))
 }
 
 fn cell(text: &str) -> String {
@@ -185,4 +186,16 @@ fn table(title: &str, heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -
         "<section>\n<h2>{title}</h2>\n<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\
          </tbody>\n</table></div>\n</section>\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::log_link;
+
+    #[test]
+    fn logs_are_linked_from_the_directory_beside_them() {
+        let link = |path| log_link(path, "a&b-1");
+        assert_eq!(link("/x/a&b-1/y/a&b-1/2/build.log"), " <a href=\"../a&amp;b-1/2/build.log\">build.log</a>");
+        assert_eq!(link("/x/a&b-1/build.log"), " <a href=\"../a&amp;b-1/build.log\">build.log</a>");
+    }
 }

@@ -25,6 +25,8 @@ fn attempt(job: u32, attempt: u32, from_ms: i64, until_ms: i64, outcome: &str) -
     }
 }
 
+const NAMES: [&str; 6] = ["base-1", "lib-2", "user-1", "far-1", "skip-1", "leaf-1"];
+
 fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> StageRow {
     StageRow {
         job,
@@ -38,7 +40,7 @@ fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> StageRow {
         written_bytes: 2,
         waits: (job != 5).then_some(StallTimes { io_us: 500_000, cpu_us: wall_ms * 250 }),
         exit,
-        log: format!("/logs/{job}/{name}.log"),
+        log: format!("/logs/{}/1/{name}.log", NAMES[job as usize]),
     }
 }
 
@@ -81,14 +83,14 @@ fn with_report(check: impl FnOnce(&Report<'_>)) {
     let rows = rows();
     let text = b"PKGNAME=lib-2\nPKG_LOCATION=devel/lib\nMAINTAINER=lib@example.org\n";
     let records = records::read(text).unwrap();
-    check(&Report::new(&rows, &records, |path| (path == "/logs/1/build.log").then(|| LOG.into())));
+    check(&Report::new(&rows, &records, |path| (path == "/logs/lib-2/1/build.log").then(|| LOG.into())));
 }
 
 #[test]
 fn most_blocking_failure_comes_first() {
     with_report(|report| {
         let rows: Vec<_> = report.failures.iter().map(|it| (it.package, it.blocks, &*it.stage, &*it.log)).collect();
-        assert_eq!(rows, [(1, 2, "build", "/logs/1/build.log"), (5, 0, "configure", "")]);
+        assert_eq!(rows, [(1, 2, "build", "/logs/lib-2/1/build.log"), (5, 0, "configure", "")]);
         let found = report.failures[0].found.as_ref().unwrap();
         assert_eq!((found.kind.name(), &*found.lines[0]), ("compiler", "x.c:1:2: error: <no> & \"no\""));
         assert_eq!(report.masked, [Excluded { package: 4, blocks: 0 }]);
@@ -126,7 +128,7 @@ fn all_formats_agree() {
             "began 2017-06-30 12:34 (UTC)",
             "indirect-failed 2",
             "lib-2 devel/lib lib@example.org build exited with 1 (compiler); 2 packages need it | x.c:1:2: error: <no>",
-            " /logs/1/build.log ",
+            " /logs/lib-2/1/build.log ",
             "1 broken: lib-2 (failed) 1 fixed: base-1",
             "base-1 1 local the disk is full",
             "Built, but base-1 build left processes running: sleep 9",
@@ -138,7 +140,7 @@ fn all_formats_agree() {
         }
         let html = report.html();
         assert!(html.contains("x.c:1:2: error: &lt;no&gt; &amp; &quot;no&quot;") && !html.contains("<no>"), "{html}");
-        assert!(html.contains("<a href=\"../1/build.log\">build.log</a>") && !html.contains("<script"));
+        assert!(html.contains("<a href=\"../lib-2/1/build.log\">build.log</a>") && !html.contains("<script"));
         assert_eq!((html.matches("<rect class=\"failed\"").count(), html.matches("<rect").count()), (2, 4));
         let json = String::from_utf8(report.json()).unwrap();
         for part in [

@@ -16,6 +16,7 @@ use tanto_bulk::coordinator::control_socket::{ControlServer, NoControl};
 use tanto_bulk::coordinator::plan::{Plan, Planned};
 use tanto_bulk::coordinator::sources::Sources;
 use tanto_bulk::coordinator::state::{PackageState, State};
+use tanto_bulk::coordinator::workdirs::Workdirs;
 use tanto_bulk::package::records;
 use tanto_bulk::resolve::PackageId;
 use tanto_exec::clock::FakeClock;
@@ -143,10 +144,11 @@ impl World {
         plan.rows().for_each(|change| journal.record(change));
         let times = vec![1; plan.packages.len()];
         let clock = FakeClock::default();
+        let workdirs = Workdirs::of(self.scratch.text());
         let (settings, view, epoch_ms) = (&self.settings, &mut NoView, 1_000_000);
         let mut read = || reading.unwrap_or_default();
         let sampler = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
-        let build = Build { settings, runner, view, clock: &clock, epoch_ms, control, sources, sampler };
+        let build = Build { settings, runner, view, clock: &clock, epoch_ms, control, sources, workdirs, sampler };
         let (outcome, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.finish().unwrap();
         (outcome, plan)

@@ -6,7 +6,7 @@ use crate::attempt::distfiles::urls;
 use crate::attempt::sandbox::StageAccess;
 use crate::shell::quoted;
 
-/// The directory for fetched files, in that of the package's logs.
+/// The directory for fetched files, in that of the attempt.
 const OWN: &str = "distfiles";
 
 impl Writer<'_> {
@@ -20,7 +20,7 @@ impl Writer<'_> {
 
     pub fn fetch(&self, client: usize) -> String {
         let settings = self.settings;
-        let own = format!("{}/{OWN}", self.logs());
+        let own = format!("{}/{OWN}", self.dir());
         let enter = |line: &str, network| self.inside(client, line, StageAccess { network, ..StageAccess::default() });
         let fetch = Fetch {
             own: settings.sandbox.as_ref().map_or((&own).into(), |it| it.out(client).join(OWN)),

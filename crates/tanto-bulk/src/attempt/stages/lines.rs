@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tanto_protocol::AttemptSpec;
 
 use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::directory::{AttemptDir, PREFIX_ARCHIVE, WRKDIR_ARCHIVE};
 use crate::shell::quoted;
 
 pub(super) struct Writer<'a> {
@@ -61,7 +62,7 @@ impl Writer<'_> {
         if let Some(make_wrappers) = &self.settings.make_wrappers {
             let _ = write!(line, "GMAKE={} ", quoted(&make_wrappers.gmake));
         }
-        let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.logs())));
+        let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.dir())));
         line
     }
 
@@ -82,12 +83,12 @@ impl Writer<'_> {
     pub fn client_clean(&self) -> String {
         let BuildSettings { prefix, pkgdb, bootstrapkit, .. } = self.settings;
         let (prefix, pkgdb, kit) = (quoted(prefix), quoted(pkgdb), quoted(bootstrapkit));
-        let logs = quoted(&self.logs());
+        let dir = quoted(&self.dir());
         // The directories themselves stay: locks are held on them, and they may be mount points. The unprivileged user
         // writes to the work log too.
         format!(
-            "{{ find -H {prefix} {pkgdb} -mindepth 1 -delete 2>/dev/null || :; }}; mkdir -p {prefix} {pkgdb} {logs} && : >{logs}/work.log && \
-             chmod 666 {logs}/work.log && \
+            "{{ find -H {prefix} {pkgdb} -mindepth 1 -delete 2>/dev/null || :; }}; mkdir -p {prefix} {pkgdb} {dir} && : >{dir}/work.log && \
+             chmod 666 {dir}/work.log && \
              if [ -d {kit} ]; then cp -R {kit}/. {prefix}; else tar -xzf {kit} -C /; fi"
         )
     }
@@ -118,23 +119,24 @@ impl Writer<'_> {
 
     /// Archives as much as possible.
     pub fn keep(&self) -> String {
-        let (logs, BuildSettings { prefix, keep_wrkdir, keep_prefix, .. }) = (self.logs(), self.settings);
-        let wrkdir = format!("INTO={logs}/wrkdir.tar.gz");
+        let (dir, BuildSettings { prefix, keep_wrkdir, keep_prefix, .. }) = (self.dir(), self.settings);
+        let wrkdir = format!("INTO={dir}/{WRKDIR_ARCHIVE}");
         let save = self.make(&["pbulk-save-wrkdir", &wrkdir], false);
-        let pack = format!("tar -czf {} -C / .{}", quoted(&format!("{logs}/prefix.tar.gz")), quoted(prefix));
+        let pack = format!("tar -czf {} -C / .{}", quoted(&format!("{dir}/{PREFIX_ARCHIVE}")), quoted(prefix));
         [(keep_wrkdir, save), (keep_prefix, pack)]
             .into_iter()
             .filter_map(|(wanted, line)| wanted.then(|| format!("{{ {line}; }};")))
             .collect()
     }
 
-    pub fn logs(&self) -> String {
-        format!("{}/{}", self.settings.logs, self.spec.name)
+    /// The attempt's directory. In a sandbox, its client's output directory is visible there.
+    pub fn dir(&self) -> String {
+        AttemptDir::of(self.settings, self.spec).path().to_string_lossy().into_owned()
     }
 
     /// The package file. A sandbox shares its directory with the host.
     pub fn file(&self) -> String {
-        format!("{}/{}{}", self.logs(), self.spec.name, self.settings.suffix)
+        format!("{}/{}", self.dir(), self.settings.package_file(&self.spec.name))
     }
 
     /// Cleans the work directory. Make may be asked for more.

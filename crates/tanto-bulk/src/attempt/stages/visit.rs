@@ -9,13 +9,14 @@ use tanto_protocol::AttemptSpec;
 use super::StageCommands;
 use super::lines::Writer;
 use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::directory::AttemptDir;
 use crate::attempt::sandbox::{Sandbox, StageAccess};
 use crate::config::Stage;
 use crate::shell::quoted;
 
 /// The only client.
 const CLIENT: usize = 0;
-/// The directory with our `make`, in that of the package's logs.
+/// The directory with our `make`, in that of the attempt.
 const PROGRAMS: &str = "bin";
 /// Targets that stages run as root although there is an unprivileged user.
 const AS_ROOT: &str = "package | stage-package-create | create-usergroup | clean | pbulk-save-wrkdir";
@@ -40,7 +41,7 @@ impl<'a> Visit<'a> {
 
     /// Returns the shell lines that mount the sandbox and install the dependencies in it, with the stage of each.
     pub fn begin(&self) -> io::Result<Vec<(&'static str, String)>> {
-        self.sandbox.begin(CLIENT, &self.spec.name, None)?;
+        self.sandbox.begin(CLIENT, AttemptDir::of(self.settings, &self.spec).path(), None)?;
         let programs = self.sandbox.out(CLIENT).join(PROGRAMS);
         DirBuilder::new().mode(0o755).create(&programs)?;
         let mut options = OpenOptions::new();
@@ -65,8 +66,8 @@ impl<'a> Visit<'a> {
 
     /// Returns the line that runs a shell, or a command in its place, in the package's directory.
     pub fn shell(&self, command: Option<&str>) -> String {
-        let (logs, package) = (self.writer().logs(), &self.spec);
-        let programs = quoted(&format!("{logs}/{PROGRAMS}"));
+        let (attempt_dir, package) = (self.writer().dir(), &self.spec);
+        let programs = quoted(&format!("{attempt_dir}/{PROGRAMS}"));
         let shell = match command {
             Some(command) => format!("exec /bin/sh -c {}", quoted(command)),
             None => "[ -x \"$SHELL\" ] || SHELL=/bin/sh; exec \"$SHELL\" -i".to_owned(),
@@ -125,7 +126,7 @@ mod tests {
             platform_vars: vec!["CC=a 'b' $c".into()],
             ..nowhere()
         };
-        let spec = AttemptSpec { name: "lib-1".into(), location: "a/lib".into(), ..AttemptSpec::default() };
+        let spec = AttemptSpec { attempt: 3, name: "lib-1".into(), location: "a/lib".into(), ..AttemptSpec::default() };
         let script = make_script(&Writer { settings: &settings, spec: &spec });
         let path = format!("{}:{}", place.text(), std::env::var("PATH").unwrap());
         let said =
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn make_has_the_arguments_and_the_user_of_the_stages() {
         let always = "<BATCH=1><DEPENDS_TARGET=/nonexistent><MAKE_JOBS=1><CC=a 'b' $c><DISTDIR=/distfiles>\
-            <WRKLOG=/logs/lib-1/work.log>/src/a/lib\n";
+            <WRKLOG=/logs/lib-1/3/work.log>/src/a/lib\n";
         let odd = ["build", "A=it's \"$x\" \\", "-n"];
         assert_eq!(prints(None, &odd), format!("<build><A=it's \"$x\" \\><-n>{always}"));
         assert_eq!(prints(Some("pbulk"), &odd), format!("<yes><build><A=it's \"$x\" \\><-n>{always}"));
