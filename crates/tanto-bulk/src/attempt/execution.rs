@@ -207,9 +207,10 @@ impl<'a> Attempt<'a> {
                 if !is_retried {
                     keep_output(self.settings, &self.dir, &self.spec.name, self.client);
                 }
-                if termination.is_some() {
-                    completion.report = Some(Box::new(MonitorReport { termination, ..MonitorReport::default() }));
-                }
+                // Not that of the clean-up.
+                completion.report = termination.map(|termination| {
+                    Box::new(MonitorReport { termination: Some(termination), ..MonitorReport::default() })
+                });
                 (outcome, exit, output, log)
             }
         };

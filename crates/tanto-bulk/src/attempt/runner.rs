@@ -1,5 +1,8 @@
 //! Runs attempts, and single commands of the coordinator, on a runner of commands. Owns the running attempts.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::rc::Rc;
