@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use tanto_record::database::{self, AttemptRow, Database, EstimateRow, PackageRow, RunRow, StageRow};
 
-use crate::coordinator::state::{MACHINE, State};
+use crate::coordinator::state::{Detail, MACHINE, State};
 use crate::package::records::Record;
 use changes::Changes;
 use costs::Costs;
@@ -153,7 +153,7 @@ fn in_state(rows: &RunRows, state: State) -> impl Iterator<Item = &PackageRow> {
 }
 
 fn is_noted(package: &PackageRow) -> bool {
-    !package.why.is_empty() && package.why != State::UP_TO_DATE
+    !package.why.is_empty() && package.detail != Detail::UpToDate.name()
 }
 
 fn blocked(blocks: &[u32], package: u32) -> usize {

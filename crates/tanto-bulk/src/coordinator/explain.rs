@@ -80,6 +80,7 @@ mod tests {
                 name: format!("p{package}-1"),
                 location: String::new(),
                 state: state.into(),
+                detail: String::new(),
                 why: why.into(),
             })
             .collect();

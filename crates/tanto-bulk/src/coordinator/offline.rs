@@ -46,7 +46,6 @@ fn changes(mut plan: Plan, mut records: Vec<StateRecord>) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coordinator::state::REQUESTED;
     use tanto_record::database;
 
     fn plan(states: [&str; 3]) -> Plan {
@@ -58,6 +57,7 @@ mod tests {
                 name: format!("p{package}-1"),
                 location: format!("a/p{package}"),
                 state: state.into(),
+                detail: String::new(),
                 why: String::new(),
             })
             .collect();
@@ -66,7 +66,7 @@ mod tests {
 
     fn rows(changes: &[Change]) -> Vec<(u32, &str, &str)> {
         let row = |change: &'_ Change| match change {
-            Change::State { package, state, why } => (*package, *state, if why == REQUESTED { "again" } else { "" }),
+            Change::State { package, state, detail, .. } => (*package, *state, *detail),
             other => panic!("{other:?}"),
         };
         changes.iter().map(row).collect()
@@ -75,19 +75,19 @@ mod tests {
     #[test]
     fn retry_reopens_dependents() {
         let plan = plan(["done", "done", "done"]);
-        assert_eq!(rows(&retry(&plan, &[1])), [(1, "open", "again"), (2, "open", "")]);
+        assert_eq!(rows(&retry(&plan, &[1])), [(1, "open", "requested"), (2, "open", "")]);
     }
 
     #[test]
     fn retry_of_a_failure_reopens_lost_dependents() {
         let plan = plan(["failed", "indirect-failed", "indirect-failed"]);
-        assert_eq!(rows(&retry(&plan, &[0])), [(0, "open", "again"), (1, "open", ""), (2, "open", "")]);
+        assert_eq!(rows(&retry(&plan, &[0])), [(0, "open", "requested"), (1, "open", ""), (2, "open", "")]);
     }
 
     #[test]
     fn skip_excludes_dependents() {
         let open = plan(["done", "open", "open"]);
-        assert_eq!(rows(&skip(&open, &[1]).unwrap()), [(1, "prefailed", ""), (2, "indirect-prefailed", "")]);
+        assert_eq!(rows(&skip(&open, &[1]).unwrap()), [(1, "prefailed", "skipped"), (2, "indirect-prefailed", "")]);
         assert_eq!(skip(&open, &[0]), Err("p0-1 is done".into()));
     }
 }

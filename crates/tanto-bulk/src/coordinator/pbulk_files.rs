@@ -95,7 +95,7 @@ fn import_states(config: &Config, store: &mut Database, dir: &Path) -> Result<St
     file.check()?;
     let mut states: HashMap<String, PackageState> = HashMap::new();
     for (name, state, why) in [(SUCCESS, State::Done, ""), (ERROR, State::Failed, IMPORTED)] {
-        let state = PackageState::restore(state, why);
+        let state = PackageState::of(state, why.to_owned());
         states.extend(listed(&plan, &dir.join(name))?.into_iter().map(|package| (package, state.clone())));
     }
     plan.resume(|package| states.get(package).cloned());

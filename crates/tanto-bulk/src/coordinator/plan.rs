@@ -359,6 +359,7 @@ fn row(package: PackageId, it: &Planned) -> Change {
         name,
         location,
         state: it.state().name().to_owned(),
+        detail: it.state.detail().name().to_owned(),
         why,
     })
 }
@@ -399,7 +400,7 @@ impl Planned {
             usergroup_phase: String::new(),
             options: String::new(),
             depends: Vec::new(),
-            state: PackageState::restore(State::named(&row.state).unwrap_or(State::Open), &row.why),
+            state: PackageState::of_row(row).unwrap_or(PackageState::NEW),
             freshness: Freshness::Unknown,
             content: None,
             is_new: false,

@@ -8,7 +8,7 @@ use tanto_record::database::{AttemptRow, Database, PackageRow};
 
 use super::control_socket::{self, AskError, Request, Response};
 use super::plan::Plan;
-use super::state::State;
+use super::state::{Detail, State};
 use super::{explain, phase_file, state_dir};
 use crate::config::Config;
 use crate::error::BulkError;
@@ -123,7 +123,7 @@ pub fn summary(store: &Database, run: i64) -> Result<String, BulkError> {
         if count > 0 {
             let _ = write!(text, ", {count} {}", state.name());
         }
-        let up_to_date = in_state.filter(|it| it.why == State::UP_TO_DATE).count();
+        let up_to_date = in_state.filter(|it| it.detail == Detail::UpToDate.name()).count();
         if up_to_date > 0 {
             let _ = write!(text, " ({up_to_date} up to date before)");
         }

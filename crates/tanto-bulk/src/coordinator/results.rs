@@ -234,7 +234,7 @@ impl Coordinator<'_> {
         }
         let outcome = if state == State::MachineFailed { MACHINE } else { state.name() };
         self.record_attempt(package, Some(self.clock.now_ms()), outcome, &why);
-        self.set_step(package, Step::Ended(PackageState::restore(state, &why)));
+        self.set_step(package, Step::Ended(PackageState::of(state, why)));
     }
 
     /// Frees a client after a machine failure, and disables it after several.

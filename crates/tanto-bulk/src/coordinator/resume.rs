@@ -9,7 +9,7 @@ use tanto_record::database::{AttemptRow, Change, Database, FileRow, PackageRow};
 use super::now_ms;
 use super::phases::{package_files, run_script};
 use super::plan::Plan;
-use super::state::{INTERRUPTED, PackageState, Pending, REQUESTED, State};
+use super::state::{Detail, PackageState, Pending, REQUESTED, State};
 use crate::config::Config;
 use crate::error::BulkError;
 use crate::freshness::Freshness;
@@ -61,7 +61,7 @@ fn requested(store: &Database, run: i64) -> Result<HashSet<String>, BulkError> {
     if rows.is_empty() {
         rows = store.packages(run - 1)?;
     }
-    let is_request = |row: &PackageRow| row.state == State::Open.name() && row.why == REQUESTED;
+    let is_request = |row: &PackageRow| row.state == State::Open.name() && row.detail == Detail::Requested.name();
     Ok(rows.into_iter().filter(is_request).map(|row| row.name).collect())
 }
 
@@ -98,15 +98,14 @@ pub fn restore(
     let replaced: HashSet<&str> = replaced.iter().map(|file| &*file.name).collect();
     mark_stale(&mut plan, &replaced, "its file was replaced when the build was killed");
     let files = package_files(config);
-    let is_valid = |row: &PackageRow, state| match state {
+    let is_valid = |row: &PackageRow, state: &PackageState| match state.kind() {
         State::Done => files.file(&row.name).is_file(),
         // This build may have several users.
         State::NeedsRoot => one_user,
         _ => true,
     };
-    let state = |row: &PackageRow| State::named(&row.state).filter(|&state| is_valid(row, state));
-    let states: HashMap<&str, PackageState> =
-        rows.iter().filter_map(|row| Some((&*row.name, PackageState::restore(state(row)?, &row.why)))).collect();
+    let state = |row: &PackageRow| PackageState::of_row(row).filter(|state| is_valid(row, state));
+    let states: HashMap<&str, PackageState> = rows.iter().filter_map(|row| Some((&*row.name, state(row)?))).collect();
     plan.resume(|name| states.get(name).cloned());
     plan.restore_attempts(&end_attempts(store, run)?);
     Ok((run, plan))
@@ -131,7 +130,8 @@ fn end_attempts(store: &mut Database, run: i64) -> Result<Vec<AttemptRow>, BulkE
 
 /// Returns files of interrupted packages that differ from the recorded digest: they were replaced without a record.
 fn replaced_files(config: &Config, store: &Database, rows: &[PackageRow]) -> Result<Vec<FileRow>, BulkError> {
-    let was_running = |row: &&PackageRow| row.state == State::Running.name() || row.why == INTERRUPTED;
+    let was_running =
+        |row: &&PackageRow| row.state == State::Running.name() || row.detail == Detail::Interrupted.name();
     let names: HashSet<&str> = rows.iter().filter(was_running).map(|row| &*row.name).collect();
     let mut files = store.files()?;
     files.retain(|file| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tanto_record::database::Change;
+use tanto_record::database::{Change, PackageRow};
 
 use crate::resolve::PackageId;
 
@@ -45,9 +45,6 @@ impl State {
         State::Prefailed,
         State::IndirectPrefailed,
     ];
-
-    /// The `why` of a package that was not built.
-    pub const UP_TO_DATE: &str = "it was up to date";
 
     /// The `why` of a package that needs several users.
     pub const OTHER_USERS: &str = "it needs its own users (USERGROUP_PHASE), and this build has only one";
@@ -93,9 +90,43 @@ impl State {
     }
 }
 
+/// The case of a state, where the database has to distinguish several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// The only case, or the usual one.
+    Usual,
+    /// Done: it was not built.
+    UpToDate,
+    /// Open: by `tanto bulk retry`.
+    Requested,
+    /// Open: interrupted when its file may have been replaced without a record.
+    Interrupted,
+    /// Prefailed: by `tanto bulk skip`.
+    Skipped,
+}
+
+impl Detail {
+    const ALL: [Detail; 5] = [Detail::Usual, Detail::UpToDate, Detail::Requested, Detail::Interrupted, Detail::Skipped];
+
+    /// Returns the code in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Detail::Usual => "",
+            Detail::UpToDate => "up-to-date",
+            Detail::Requested => "requested",
+            Detail::Interrupted => "interrupted",
+            Detail::Skipped => "skipped",
+        }
+    }
+
+    fn named(name: &str) -> Detail {
+        Detail::ALL.into_iter().find(|detail| detail.name() == name).unwrap_or(Detail::Usual)
+    }
+}
+
 /// The state of a package, with its data. Texts are reasons.
 ///
-/// The database stores only the name and the reason.
+/// The database stores only the name, the detail and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PackageState {
     Open(Pending),
@@ -158,37 +189,41 @@ pub enum Exclusion {
     Because(String),
 }
 
-const SKIPPED: &str = "skipped by the user";
-// A change of these texts needs a migration of the database: states are restored from them.
-
-/// The `why` of a package that `tanto bulk retry` reopened.
+/// The reason for building a package that `tanto bulk retry` reopened.
 pub const REQUESTED: &str = "the user requested a rebuild";
-/// The `why` of an interrupted package whose file may have been replaced without a record.
-pub const INTERRUPTED: &str = "it was interrupted during the installation of its package file";
 
 impl PackageState {
     pub const NEW: PackageState = PackageState::Open(Pending::New);
     pub const SKIPPED: PackageState = PackageState::Prefailed(Exclusion::Skipped);
 
-    /// Restores a state from its name and reason in the database.
-    pub fn restore(state: State, why: &str) -> PackageState {
-        let text = why.to_owned();
+    /// Restores the state of a row in the database; `None` if there is no such state.
+    pub fn of_row(row: &PackageRow) -> Option<PackageState> {
+        Some(PackageState::restore(State::named(&row.state)?, &row.detail, &row.why))
+    }
+
+    /// Restores a state from its name, detail and reason in the database.
+    pub fn restore(state: State, detail: &str, why: &str) -> PackageState {
+        match (state, Detail::named(detail)) {
+            (State::Open, Detail::Requested) => PackageState::Open(Pending::Requested),
+            (State::Open, Detail::Interrupted) => PackageState::Open(Pending::Interrupted { publishing: true }),
+            (State::Done, Detail::UpToDate) => PackageState::Done(Success::UpToDate),
+            (State::Prefailed, Detail::Skipped) => PackageState::SKIPPED,
+            (state, _) => PackageState::of(state, why.to_owned()),
+        }
+    }
+
+    /// Returns the usual case of a state.
+    pub fn of(state: State, why: String) -> PackageState {
         match state {
-            State::Open if why == REQUESTED => PackageState::Open(Pending::Requested),
-            State::Open => PackageState::Open(match why {
-                INTERRUPTED => Pending::Interrupted { publishing: true },
-                _ => Pending::New,
-            }),
+            State::Open => PackageState::NEW,
             State::Running => PackageState::Running(Current::default()),
-            State::Done if why == State::UP_TO_DATE => PackageState::Done(Success::UpToDate),
-            State::Done => PackageState::Done(Success::Built(text)),
-            State::Failed => PackageState::Failed(text),
-            State::MachineFailed => PackageState::MachineFailed(text),
-            State::Prefailed if why == SKIPPED => PackageState::SKIPPED,
-            State::Prefailed => PackageState::Prefailed(Exclusion::Because(text)),
-            State::IndirectFailed => PackageState::IndirectFailed(text),
-            State::IndirectPrefailed => PackageState::IndirectPrefailed(text),
-            State::NeedsRoot => PackageState::NeedsRoot(text),
+            State::Done => PackageState::Done(Success::Built(why)),
+            State::Failed => PackageState::Failed(why),
+            State::MachineFailed => PackageState::MachineFailed(why),
+            State::Prefailed => PackageState::Prefailed(Exclusion::Because(why)),
+            State::IndirectFailed => PackageState::IndirectFailed(why),
+            State::IndirectPrefailed => PackageState::IndirectPrefailed(why),
+            State::NeedsRoot => PackageState::NeedsRoot(why),
         }
     }
 
@@ -207,14 +242,26 @@ impl PackageState {
         }
     }
 
+    pub fn detail(&self) -> Detail {
+        match self {
+            PackageState::Open(Pending::Requested | Pending::Rebuild(_)) => Detail::Requested,
+            PackageState::Open(Pending::Interrupted { publishing: true }) => Detail::Interrupted,
+            PackageState::Done(Success::UpToDate) => Detail::UpToDate,
+            PackageState::Prefailed(Exclusion::Skipped) => Detail::Skipped,
+            _ => Detail::Usual,
+        }
+    }
+
     /// Returns the reason; empty if there is none.
     pub fn why(&self) -> &str {
         match self {
             PackageState::Open(Pending::Requested | Pending::Rebuild(_)) => REQUESTED,
-            PackageState::Open(Pending::Interrupted { publishing: true }) => INTERRUPTED,
+            PackageState::Open(Pending::Interrupted { publishing: true }) => {
+                "it was interrupted during the installation of its package file"
+            }
             PackageState::Open(_) | PackageState::Running(_) => "",
-            PackageState::Done(Success::UpToDate) => State::UP_TO_DATE,
-            PackageState::Prefailed(Exclusion::Skipped) => SKIPPED,
+            PackageState::Done(Success::UpToDate) => "it was up to date",
+            PackageState::Prefailed(Exclusion::Skipped) => "skipped by the user",
             PackageState::Done(Success::Built(why))
             | PackageState::Failed(why)
             | PackageState::MachineFailed(why)
@@ -260,7 +307,8 @@ impl StateRecord {
 
     /// Returns the row of the journal.
     pub fn change(&self) -> Change {
-        Change::State { package: self.package, state: self.state.kind().name(), why: self.state.why().to_owned() }
+        let (state, why) = (self.state.kind().name(), self.state.why().to_owned());
+        Change::State { package: self.package, state, detail: self.state.detail().name(), why }
     }
 }
 
@@ -271,7 +319,8 @@ mod tests {
 
     /// Returns a random state of a kind.
     fn any(kind: State, random: &mut Random) -> PackageState {
-        let why = ["", "it hung", State::UP_TO_DATE, SKIPPED, REQUESTED, INTERRUPTED][random.below(6)];
+        let why = ["", "it hung", "it was up to date", REQUESTED][random.below(4)];
+        let detail = Detail::ALL[random.below(5)].name();
         let rebuild = (random.below(2) == 0).then(|| b"PKGNAME=a-1\n".to_vec());
         match kind {
             State::Running => {
@@ -280,9 +329,9 @@ mod tests {
             State::Open => PackageState::Open(match random.below(3) {
                 0 => Pending::OutOfMemory { failures: 1, client: 0 },
                 1 => rebuild.map_or(Pending::Interrupted { publishing: false }, Pending::Rebuild),
-                _ => return PackageState::restore(kind, why),
+                _ => return PackageState::restore(kind, detail, why),
             }),
-            _ => PackageState::restore(kind, why),
+            _ => PackageState::restore(kind, detail, why),
         }
     }
 
@@ -301,12 +350,12 @@ mod tests {
                 let Some(record) = states[package].set(package as PackageId, state) else { continue };
                 assert_eq!(record.from, events[package].kind(), "seed {seed}");
                 events[package] = record.state.clone();
-                let Change::State { package, state, why } = record.change() else { unreachable!() };
-                rows[package as usize] = PackageState::restore(State::named(state).unwrap(), &why);
+                let Change::State { package, state, detail, why } = record.change() else { unreachable!() };
+                rows[package as usize] = PackageState::restore(State::named(state).unwrap(), detail, &why);
             }
             assert_eq!(events, states, "seed {seed}");
-            let kept = |states: &[PackageState]| -> Vec<(State, String)> {
-                states.iter().map(|it| (it.kind(), it.why().to_owned())).collect()
+            let kept = |states: &[PackageState]| -> Vec<(State, Detail, String)> {
+                states.iter().map(|it| (it.kind(), it.detail(), it.why().to_owned())).collect()
             };
             assert_eq!(kept(&rows), kept(&states), "seed {seed}");
         }

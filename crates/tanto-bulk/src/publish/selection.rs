@@ -74,6 +74,7 @@ mod tests {
             name: name.into(),
             location: "a/b".into(),
             state: state.into(),
+            detail: String::new(),
             why: String::new(),
         };
         RunRows {

@@ -81,6 +81,7 @@ mod tests {
             name: name.into(),
             location: format!("devel/{}", name.split('-').next().unwrap_or_default()),
             state: state.into(),
+            detail: String::new(),
             why: String::new(),
         };
         (0..).zip(all).map(package).collect()

@@ -8,7 +8,15 @@ const LOG: &str = "cc x.c\nx.c:1:2: error: <no> & \"no\"\n*** Error code 1\n";
 
 fn package(package: u32, name: &str, state: &str, why: &str) -> PackageRow {
     let location = format!("devel/{}", name.split('-').next().unwrap_or_default());
-    PackageRow { package, job: package, name: name.into(), location, state: state.into(), why: why.into() }
+    PackageRow {
+        package,
+        job: package,
+        name: name.into(),
+        location,
+        state: state.into(),
+        detail: String::new(),
+        why: why.into(),
+    }
 }
 
 fn attempt(job: u32, attempt: u32, from_ms: i64, until_ms: i64, outcome: &str) -> AttemptRow {

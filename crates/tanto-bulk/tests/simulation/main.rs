@@ -136,8 +136,8 @@ impl World {
         reading: Option<ResourceSample>,
     ) -> (BuildOutcome, Plan) {
         let rows = self.store().packages(self.run).unwrap();
-        let state = |row: &Row| PackageState::restore(State::named(&row.state).unwrap(), &row.why);
-        let states: HashMap<String, PackageState> = rows.iter().map(|row| (row.name.clone(), state(row))).collect();
+        let state = |row: &Row| (row.name.clone(), PackageState::of_row(row).unwrap());
+        let states: HashMap<String, PackageState> = rows.iter().map(state).collect();
         plan.resume(|name| states.get(name).cloned());
         plan.restore_attempts(&self.store().attempts(self.run).unwrap());
         let mut journal = Journal::start(self.store(), self.run).unwrap();

@@ -130,6 +130,7 @@ mod tests {
             name,
             location,
             state: "open".into(),
+            detail: String::new(),
             why: String::new(),
         })
     }
@@ -145,7 +146,7 @@ mod tests {
             if number % 3 == 0 {
                 assert!(journal.flush());
             }
-            journal.record(Change::State { package: number, state: "done", why: String::new() });
+            journal.record(Change::State { package: number, state: "done", detail: "", why: String::new() });
         }
         let store = journal.finish().unwrap();
         let packages = store.packages(run).unwrap();

@@ -8,7 +8,8 @@ use super::{
     Stamp,
 };
 
-const PACKAGES: &str = "SELECT package, job, name, location, state, reason FROM package WHERE run = ? ORDER BY package";
+const PACKAGES: &str =
+    "SELECT package, job, name, location, state, detail, reason FROM package WHERE run = ? ORDER BY package";
 const EDGES: &str = "SELECT package, dependency FROM edge WHERE run = ? ORDER BY package, dependency";
 const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome, reason FROM attempt WHERE run = ?
     ORDER BY job, attempt";
@@ -42,7 +43,8 @@ impl Database {
                 name: row.get(2)?,
                 location: row.get(3)?,
                 state: row.get(4)?,
-                why: row.get(5)?,
+                detail: row.get(5)?,
+                why: row.get(6)?,
             })
         })
     }

@@ -19,6 +19,8 @@ pub enum Change {
     State {
         package: u32,
         state: &'static str,
+        /// See `PackageRow::detail`.
+        detail: &'static str,
         /// For people; empty if obvious.
         why: String,
     },
@@ -85,6 +87,8 @@ pub struct PackageRow {
     /// PKGPATH.
     pub location: String,
     pub state: String,
+    /// A code that distinguishes cases of the state; empty if there is only one, or for the usual one.
+    pub detail: String,
     /// The reason for the state, for people.
     pub why: String,
 }

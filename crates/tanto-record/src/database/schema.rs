@@ -6,7 +6,7 @@ use super::{DatabaseError, Result};
 
 /// Each entry migrates a database from the version of its index to the next; 0 is an empty file. Released entries never
 /// change.
-pub(super) const MIGRATIONS: [&str; 8] = [
+pub(super) const MIGRATIONS: [&str; 9] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -103,6 +103,16 @@ pub(super) const MIGRATIONS: [&str; 8] = [
     UPDATE package SET reason = 'the user requested a rebuild' WHERE reason = 'the user wants it to be built again';
     UPDATE package SET reason = 'it was interrupted during the installation of its package file'
         WHERE reason = 'it was interrupted on the way to its place';
+",
+    "
+    -- A code for the reasons that a resumed build recognizes: 'requested' (by `tanto bulk retry`), 'interrupted' (during
+    -- the installation), 'up-to-date' or 'skipped' (by `tanto bulk skip`). The reasons themselves are for people only.
+    ALTER TABLE package ADD COLUMN detail TEXT NOT NULL DEFAULT '';
+    UPDATE package SET detail = 'requested' WHERE state = 'open' AND reason = 'the user requested a rebuild';
+    UPDATE package SET detail = 'interrupted'
+        WHERE state = 'open' AND reason = 'it was interrupted during the installation of its package file';
+    UPDATE package SET detail = 'up-to-date' WHERE state = 'done' AND reason = 'it was up to date';
+    UPDATE package SET detail = 'skipped' WHERE state = 'prefailed' AND reason = 'skipped by the user';
 ",
 ];
 

@@ -13,6 +13,7 @@ fn package(number: u32, state: &str) -> PackageRow {
         name: format!("p{number}-1"),
         location: format!("devel/p{number}"),
         state: state.into(),
+        detail: String::new(),
         why: String::new(),
     }
 }
@@ -80,7 +81,7 @@ fn rows_round_trip() {
         Change::Edge { package: 0, needs: 1 },
         Change::Edgeless { package: 0 },
         Change::Edge { package: 1, needs: 0 },
-        Change::State { package: 0, state: "failed", why: "it hung".into() },
+        Change::State { package: 0, state: "failed", detail: "skipped", why: "it hung".into() },
         Change::Content { name: "p1-1".into(), written_ns: 7, since_ns: 3 },
         Change::Due { package: 1, why: "first".into() },
         Change::Due { package: 1, why: "it was not built yet".into() },
@@ -97,7 +98,7 @@ fn rows_round_trip() {
     drop(store);
     let mut store = Database::open(&path).unwrap();
     assert_eq!(store.last_run().unwrap(), Some((run, None)));
-    let failed = PackageRow { why: "it hung".into(), ..package(0, "failed") };
+    let failed = PackageRow { detail: "skipped".into(), why: "it hung".into(), ..package(0, "failed") };
     assert_eq!(store.packages(run).unwrap(), [failed, package(1, "open")]);
     assert_eq!(store.edges(run).unwrap(), [(1, 0)]);
     assert_eq!(store.due(run).unwrap(), [(1, "it was not built yet".into())]);
@@ -177,6 +178,10 @@ fn renamed_columns_and_reasons_keep_their_meaning() {
         "package VALUES (1, 0, 0, 'p-1', 'a/p', 'failed', 'it hung')",
         "package VALUES (1, 1, 1, 'q-1', 'a/q', 'open', 'it was interrupted on the way to its place')",
         "package VALUES (1, 2, 2, 'r-1', 'a/r', 'open', 'the user wants it to be built again')",
+        "package VALUES (1, 3, 3, 's-1', 'a/s', 'done', 'it was up to date')",
+        "package VALUES (1, 4, 4, 't-1', 'a/t', 'prefailed', 'skipped by the user')",
+        "package VALUES (1, 5, 5, 'u-1', 'a/u', 'done', 'a process was left')",
+        "package VALUES (1, 6, 6, 'v-1', 'a/v', 'failed', 'it was up to date')",
         "edge VALUES (1, 0, 1)",
         "attempt VALUES (1, 0, 1, 'here', 0, 9, 'failed', 'no space')",
         "due VALUES (1, 0, 'new')",
@@ -189,10 +194,8 @@ fn renamed_columns_and_reasons_keep_their_meaning() {
     drop(old);
     let store = Database::open(&path).unwrap();
     assert_eq!((&*store.packages(1).unwrap()[0].why, &*store.attempts(1).unwrap()[0].why), ("it hung", "no space"));
-    let reasons: Vec<String> = store.packages(1).unwrap().into_iter().skip(1).map(|row| row.why).collect();
-    // The texts that tanto-bulk restores states from.
-    let expected = ["it was interrupted during the installation of its package file", "the user requested a rebuild"];
-    assert_eq!(reasons, expected);
+    let details: Vec<String> = store.packages(1).unwrap().into_iter().map(|row| row.detail).collect();
+    assert_eq!(details, ["", "interrupted", "requested", "up-to-date", "skipped", "", ""]);
     assert_eq!((store.edges(1).unwrap(), store.due(1).unwrap()), (vec![(0, 1)], vec![(0, "new".to_owned())]));
     assert_eq!((store.expected(1).unwrap()[0].wall_ms, store.digests().unwrap()[0].asks), (7, true));
 }

@@ -7,11 +7,11 @@ use super::{
     Stamp,
 };
 
-const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, reason)
-    VALUES (?, ?, ?, ?, ?, ?, ?)";
+const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, detail, reason)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const EDGE: &str = "INSERT OR IGNORE INTO edge (run, package, dependency) VALUES (?, ?, ?)";
 const EDGELESS: &str = "DELETE FROM edge WHERE run = ? AND package = ?";
-const STATE: &str = "UPDATE package SET state = ?, reason = ? WHERE run = ? AND package = ?";
+const STATE: &str = "UPDATE package SET state = ?, detail = ?, reason = ? WHERE run = ? AND package = ?";
 const DUE: &str = "INSERT OR REPLACE INTO build_reason (run, package, reason) VALUES (?, ?, ?)";
 const CONTENT: &str = "INSERT OR REPLACE INTO content (name, written_ns, since_ns) VALUES (?, ?, ?)";
 const OPTIONS: &str = "INSERT OR REPLACE INTO options (name, options) VALUES (?, ?)";
@@ -53,13 +53,13 @@ impl Database {
 
 fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
     match change {
-        Change::Package(PackageRow { package, job, name, location, state, why }) => {
-            db.prepare_cached(PACKAGE)?.execute(params![run, package, job, name, location, state, why])?
+        Change::Package(PackageRow { package, job, name, location, state, detail, why }) => {
+            db.prepare_cached(PACKAGE)?.execute(params![run, package, job, name, location, state, detail, why])?
         }
         Change::Edge { package, needs } => db.prepare_cached(EDGE)?.execute(params![run, package, needs])?,
         Change::Edgeless { package } => db.prepare_cached(EDGELESS)?.execute(params![run, package])?,
-        Change::State { package, state, why } => {
-            db.prepare_cached(STATE)?.execute(params![state, why, run, package])?
+        Change::State { package, state, detail, why } => {
+            db.prepare_cached(STATE)?.execute(params![state, detail, why, run, package])?
         }
         Change::Due { package, why } => db.prepare_cached(DUE)?.execute(params![run, package, why])?,
         Change::Content { name, written_ns, since_ns } => {

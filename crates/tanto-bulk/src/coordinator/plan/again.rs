@@ -107,7 +107,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coordinator::state::{Pending, REQUESTED, Success};
+    use crate::coordinator::state::{Pending, Success};
     use crate::package::records;
 
     fn plan() -> Plan {
@@ -135,7 +135,7 @@ mod tests {
         plan.set(0, PackageState::Open(Pending::Requested));
         plan.update_dependents();
         assert_eq!(states(&plan), [Open, Open, Open]);
-        assert_eq!(plan.package(0).why(), REQUESTED);
+        assert_eq!(plan.package(0).package_state(), &PackageState::Open(Pending::Requested));
         plan.set(1, PackageState::SKIPPED);
         plan.update_dependents();
         assert_eq!(states(&plan), [Open, Prefailed, IndirectPrefailed]);

@@ -159,7 +159,7 @@ fn up_to_date_package_with_done_dependencies_is_done() {
     use Freshness::UpToDate;
     use State::{Done, Open};
     let plan = world.settled(World::plan(&packages), true);
-    assert_eq!(plan.package(1).why(), State::UP_TO_DATE);
+    assert_eq!(*plan.package(1).package_state(), PackageState::Done(Success::UpToDate));
     let expected = [
         (Open, changed.clone()),
         (Done, UpToDate(vec![])),
