@@ -7,6 +7,7 @@ mod clients;
 mod control;
 pub mod control_socket;
 pub mod debug_shell;
+mod durable_view;
 pub mod explain;
 mod frontend;
 pub mod install_artifact;
@@ -31,7 +32,9 @@ pub mod status_screen;
 pub mod up_to_date;
 pub mod workdirs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::Clock;
@@ -45,6 +48,7 @@ use tanto_record::estimates::TimeLeftEstimator;
 
 use self::clients::Clients;
 use self::control_socket::ControlServer;
+use self::durable_view::{DurableView, LastResult};
 use self::frontend::Coordinator;
 use self::plan::{Plan, PlanError};
 use self::sources::Sources;
@@ -87,7 +91,6 @@ impl Build<'_> {
             settings,
             clock,
             epoch_ms,
-            journal,
             control,
             sources,
             clients: Clients::new(settings.clients),
@@ -95,27 +98,35 @@ impl Build<'_> {
             estimator,
             begun_ms: clock.now_ms(),
             running: BTreeMap::new(),
+            ended: None,
+            last_result: LastResult::new(Arc::clone(journal.commits())),
+            seen_commits: 0,
+            answers: VecDeque::new(),
             reopened: Vec::new(),
             counts_changed: true,
             counts_sent_ms: i64::MIN,
             disk_full_reported: false,
+            journal,
         };
         if sampler.is_some() {
             schedule.limit_admission(AdmissionLimits { memory_kib: None, slots: usize::MAX });
         }
         let mut no_sample = ResourceSample::default;
+        let mut view = DurableView::new(view, Rc::clone(&coordinator.last_result));
         schedule.begin();
         coordinator.estimator.build_started(&schedule.downstream_ms());
         let run = run::Build {
             frontend: &mut coordinator,
             schedule: &mut schedule,
             runner: &mut AttemptRunner::new(runner, settings, clock),
-            view,
+            view: &mut view,
             clock,
             failures_allowed: usize::MAX,
             sampler: sampler.unwrap_or(&mut no_sample),
         };
         let outcome = run.run();
+        coordinator.settle();
+        view.finish();
         let (plan, journal) = coordinator.close();
         Ok((outcome, plan, journal))
     }

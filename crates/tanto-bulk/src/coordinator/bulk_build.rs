@@ -1,6 +1,8 @@
 //! Runs a whole bulk build: all phases, from the scan to the last package.
 
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use tanto_exec::clock::RealClock;
@@ -15,6 +17,7 @@ use tanto_exec::schedule::ResourceSample;
 use tanto_record::database::journal::Journal;
 use tanto_record::database::{CostRow, Database};
 use tanto_sys::fs::page_cache;
+use tanto_sys::ipc::epoll::{Epoll, Interest};
 
 use super::control_socket::Server;
 use super::phase_file::{self, Phase};
@@ -145,8 +148,8 @@ fn build(
     let failed = |error| BulkError::io("listening in ", &config.state)(error);
     let mut server = Server::open(Path::new(&config.state)).map_err(failed)?;
     phase_file::end(config);
-    let options =
-        RunnerOptions { wake_fd: Some(server.wake_fd().map_err(failed)?), ..runner_options(config, settings) };
+    let wake_fd = either_fd(&server.wake_fd().map_err(failed)?, journal.commits().wake_fd()).map_err(failed)?;
+    let options = RunnerOptions { wake_fd: Some(wake_fd), ..runner_options(config, settings) };
     let mut runner = ProcessRunner::new(options).map_err(|error| cause(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
@@ -167,6 +170,14 @@ fn build(
     };
     let (outcome, plan, journal) = build.run(plan, &times, journal)?;
     Ok((outcome, plan, journal.finish()?))
+}
+
+/// Returns a descriptor that is readable while one of two others is.
+fn either_fd(one: &impl AsFd, other: &impl AsFd) -> io::Result<OwnedFd> {
+    let set = Epoll::new()?;
+    set.add(one, 0, Interest::Read)?;
+    set.add(other, 1, Interest::Read)?;
+    set.try_clone_fd()
 }
 
 fn runner_options(config: &Config, settings: &BuildSettings) -> RunnerOptions {

@@ -46,8 +46,26 @@ impl Coordinator<'_> {
         }
         for _ in 0..MAX_REQUESTS {
             let Some((connection, request)) = self.control.next() else { return };
+            let changes = request.changes_packages();
             let answer = Control { coordinator: self, schedule, runner, view, records: Vec::new() }.handle(request);
-            self.control.answer(connection, answer);
+            let recorded = match changes {
+                true => self.journal.recorded(),
+                // A status that warns is better than none.
+                false if self.journal.disk_is_full() => 0,
+                false => self.last_result.recorded(),
+            };
+            self.answers.push_back((recorded, connection, answer));
+        }
+    }
+
+    /// Sends the answers whose records are committed.
+    pub(super) fn send_answers(&mut self) {
+        let committed = self.last_result.committed();
+        for (recorded, connection, answer) in std::mem::take(&mut self.answers) {
+            match recorded <= committed {
+                true => self.control.answer(connection, answer),
+                false => self.answers.push_back((recorded, connection, answer)),
+            }
         }
     }
 }
@@ -354,6 +372,7 @@ impl Control<'_, '_> {
         self.schedule.reprioritize();
         rewired.iter().for_each(|&package| self.coordinator.record_package(package));
         let records = StateRecord::merged(std::mem::take(&mut self.records));
+        self.coordinator.record_states(&records);
         self.coordinator.publish(&records, self.schedule, self.view);
     }
 

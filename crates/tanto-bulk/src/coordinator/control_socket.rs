@@ -34,6 +34,13 @@ pub enum Request {
     Kill(Vec<String>),
 }
 
+impl Request {
+    /// Returns whether it changes states of packages.
+    pub fn changes_packages(&self) -> bool {
+        matches!(self, Request::Retry { .. } | Request::Skip(_))
+    }
+}
+
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Response {
     /// The exit code.

@@ -1,7 +1,8 @@
 //! The coordinator as a frontend of the run loop: jobs are packages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tanto_exec::clock::Clock;
@@ -16,7 +17,8 @@ use tanto_record::database::journal::Journal;
 use tanto_record::estimates::TimeLeftEstimator;
 
 use super::clients::Clients;
-use super::control_socket::ControlServer;
+use super::control_socket::{ControlServer, Response};
+use super::durable_view::LastResult;
 use super::plan::Plan;
 use super::sources::Sources;
 use super::state::{PackageState, Pending, State, StateRecord, Success};
@@ -43,6 +45,13 @@ pub struct Coordinator<'a> {
     /// When the build began.
     pub begun_ms: i64,
     pub running: BTreeMap<PackageId, Running>,
+    /// The package whose job ends now, and the changes of states by its end.
+    pub ended: Option<(PackageId, Vec<StateRecord>)>,
+    pub last_result: Rc<LastResult>,
+    /// The number of commits at the last look.
+    pub seen_commits: u64,
+    /// Answers with the number of the record that they wait for, and their connection.
+    pub answers: VecDeque<(u64, u64, Response)>,
     /// Packages that are open again although their job has just ended in the schedule.
     pub reopened: Vec<PackageId>,
     /// State counts changed since the view got them; the time of that, in milliseconds.
@@ -71,8 +80,6 @@ pub enum Step {
     Installing(Box<AttemptResult>, PathBuf),
     /// `sync-buildlog`, after this result and this completion of the attempt.
     Reporting(Box<AttemptResult>, Box<Completion>),
-    /// None. The package's state follows.
-    Ended(PackageState),
 }
 
 /// Minimum interval of `Event::StateCounts`, in milliseconds.
@@ -90,30 +97,44 @@ impl Coordinator<'_> {
         (self.plan, self.journal)
     }
 
+    /// Waits until all results are durable, and sends the last answers.
+    pub fn settle(&mut self) {
+        if self.journal.settle() {
+            self.send_answers();
+        }
+    }
+
+    /// Notes commits since the last look, each of which wakes the loop once.
+    fn see_commits(&mut self) {
+        let commits = self.journal.commits();
+        if commits.committed() != self.seen_commits {
+            commits.clear_wakeup();
+            self.seen_commits = commits.committed();
+        }
+    }
+
     /// Returns whether the package would need other users, of which there are none.
     fn needs_other_users(&self, package: PackageId) -> bool {
         self.settings.one_user && !self.plan.package(package).usergroup_phase.is_empty()
     }
 
     /// Sets the state of a package that is not built: it is up to date, or cannot be built here.
-    fn finish_without_attempt(&mut self, package: PackageId) -> Vec<StateRecord> {
+    fn end_without_attempt(&mut self, package: PackageId) {
         if self.plan.package(package).state() != State::Open {
-            return Vec::new();
+            return;
         }
-        if self.plan.build_reason(package).is_none() {
-            self.record_options(package, false);
-            return self.end(package, PackageState::Done(Success::UpToDate));
-        }
-        match self.needs_other_users(package) {
-            true => self.end(package, PackageState::NeedsRoot(State::OTHER_USERS.into())),
-            false => Vec::new(),
-        }
+        let state = match self.plan.build_reason(package) {
+            Some(_) => PackageState::NeedsRoot(State::OTHER_USERS.into()),
+            None => {
+                self.record_options(package, false);
+                PackageState::Done(Success::UpToDate)
+            }
+        };
+        self.end(package, state);
     }
 
-    /// Journals changes of states and sends the view changes of the set of planned packages. Returns the packages that
-    /// left it because of a dependency.
+    /// Sends the view changes of the set of planned packages. Returns the packages that left it because of a dependency.
     pub fn publish(&mut self, records: &[StateRecord], schedule: &Schedule, view: &mut dyn View) -> Vec<PackageId> {
-        self.record_states(records);
         let mut lost = Vec::new();
         for StateRecord { package, from, state } in records {
             let job = JobId(*package);
@@ -174,6 +195,7 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         let command = it.location.clone().into_bytes();
         let info = JobInfo { command, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
         let Some(why) = self.plan.build_reason(package).filter(|_| !self.needs_other_users(package)) else {
+            self.end_without_attempt(package);
             return Ok(Start::NoOp(info));
         };
         let (failures, excluded) = match *it.package_state() {
@@ -206,14 +228,8 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
             let text = b"the disk is full: no package starts until there is space";
             view.event(Event::Notice { level: Level::Warning, text });
         }
-        let records = match self.running.remove(&package) {
-            Some(Running { step: Step::Ended(state), began_ms, .. }) => {
-                self.estimator.finished(JobId(package), self.clock.now_ms() - began_ms);
-                self.end(package, state)
-            }
-            Some(running) => unreachable!("a job ended in {running:?}"),
-            None => self.finish_without_attempt(package),
-        };
+        // Packages that were not open have no records.
+        let Some((_, records)) = self.ended.take_if(|(ended, _)| *ended == package) else { return Ok(()) };
         let lost = self.publish(&records, schedule, view);
         // The schedule itself holds back the dependents of a job that has failed.
         if outcome != JobOutcome::Failed {
@@ -228,7 +244,9 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         runner: &mut dyn Runner<Task, AttemptEvent>,
         view: &mut dyn View,
     ) -> Result<(), Fatal> {
+        self.see_commits();
         self.handle_requests(schedule, runner, view);
+        self.send_answers();
         Ok(())
     }
 

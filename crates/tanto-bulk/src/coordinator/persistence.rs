@@ -9,7 +9,7 @@ use tanto_sys::cgroup::StallTimes;
 
 use super::clients;
 use super::frontend::Coordinator;
-use super::state::StateRecord;
+use super::state::{State, StateRecord};
 use crate::attempt::build_settings::BuildSettings;
 use crate::freshness::{Content, PackageFiles};
 use crate::package::ALL;
@@ -24,6 +24,9 @@ impl Coordinator<'_> {
     pub(super) fn record_states(&mut self, records: &[StateRecord]) {
         self.counts_changed |= !records.is_empty();
         records.iter().for_each(|record| self.journal.record(record.change()));
+        if records.iter().any(|record| !matches!(record.state.kind(), State::Open | State::Running)) {
+            self.last_result.set(self.journal.recorded());
+        }
     }
 
     /// Records a package whose name or dependencies have changed.

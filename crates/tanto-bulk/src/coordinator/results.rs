@@ -134,7 +134,6 @@ impl Coordinator<'_> {
                 self.fail(package, &result, completion, view);
                 None
             }
-            Step::Ended(_) => unreachable!("an ended job has no task"),
         }
     }
 
@@ -165,7 +164,7 @@ impl Coordinator<'_> {
                 // The job ends for now, which is no failure.
                 (completion.exit, completion.output, completion.report) = (Exit::Code(0), Vec::new(), None);
                 let pending = Pending::OutOfMemory { failures: failures + 1, client };
-                self.set_step(package, Step::Ended(PackageState::Open(pending)));
+                self.end(package, PackageState::Open(pending));
                 None
             }
             AttemptOutcome::MachineFailed { why } if failures + 1 < MAX_ATTEMPTS => {
@@ -205,8 +204,8 @@ impl Coordinator<'_> {
         self.record_cost(package, result);
         self.record_content(package);
         self.record_options(package, true);
-        self.set_step(package, Step::Ended(PackageState::Done(Success::Built(left))));
         self.remove_logs(package);
+        self.end(package, PackageState::Done(Success::Built(left)));
     }
 
     /// Removes the logs of all attempts at a package, and those that an earlier version of Tanto left beside them.
@@ -234,7 +233,7 @@ impl Coordinator<'_> {
         }
         let outcome = if state == State::MachineFailed { MACHINE } else { state.name() };
         self.record_attempt(package, Some(self.clock.now_ms()), outcome, &why);
-        self.set_step(package, Step::Ended(PackageState::of(state, why)));
+        self.end(package, PackageState::of(state, why));
     }
 
     /// Frees a client after a machine failure, and disables it after several.
@@ -384,8 +383,12 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Sets the state at the end of a package's job; open instead if another build was requested meanwhile.
-    pub(super) fn end(&mut self, package: PackageId, state: PackageState) -> Vec<StateRecord> {
+    /// Sets and records the state at the end of a package's job; open instead if another build was requested meanwhile.
+    /// The events about the end have to follow.
+    pub(super) fn end(&mut self, package: PackageId, state: PackageState) {
+        if let Some(Running { began_ms, .. }) = self.running.remove(&package) {
+            self.estimator.finished(JobId(package), self.clock.now_ms() - began_ms);
+        }
         let state = self.rebuild(package).map_or(state, |records| PackageState::Open(Pending::Rebuild(records)));
         let kind = state.kind();
         let mut records: Vec<StateRecord> = self.plan.set(package, state).into_iter().collect();
@@ -394,7 +397,8 @@ impl Coordinator<'_> {
         } else if kind.is_lost() {
             records.extend(self.plan.fail_dependents(package));
         }
-        records
+        self.record_states(&records);
+        self.ended = Some((package, records));
     }
 
     /// Reopens a package whose job was aborted.

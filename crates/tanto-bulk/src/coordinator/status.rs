@@ -38,6 +38,9 @@ impl Coordinator<'_> {
     pub(super) fn status(&mut self, schedule: &Schedule) -> String {
         let counts: Vec<String> = self.counts().iter().map(|(state, count)| format!("{count} {state}")).collect();
         let mut text = format!("{} packages: {}\n", self.plan.packages.len(), counts.join(", "));
+        if self.journal.disk_is_full() {
+            text.push_str("the disk is full: the last results are not durable yet\n");
+        }
         let TimeLeft { left_ms, longest_chain_ms, .. } = self.time_left();
         let left = left_ms.map_or("an unknown time".to_owned(), |ms| format!("about {}", span(ms)));
         let _ = writeln!(text, "{left} left; the longest chain takes {}", span(longest_chain_ms));

@@ -2,6 +2,7 @@
 //! is killed at random moments. The database must match the plan, and builds must end.
 
 mod control_clients;
+mod durability;
 mod memory;
 mod unreliable_clients;
 
