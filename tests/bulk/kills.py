@@ -1,6 +1,7 @@
 """Bulk builds that are killed (SIGKILL) at 200 random moments: the next build continues, rebuilds no package that was
-recorded as done, and each package recorded as done is complete. A script replaces make, so that a build has hundreds of
-steps per second; the coordinator and its database are real. Failure messages contain the seed.
+recorded as done, each package recorded as done is complete, and each package shown as built is recorded. A script replaces
+make, so that a build has hundreds of steps per second; the coordinator and its database are real. Failure messages contain
+the seed.
 
     kills.py TANTO [KILLS [SEED]]
 """
@@ -8,6 +9,7 @@ steps per second; the coordinator and its database are real. Failure messages co
 import ctypes
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -112,6 +114,10 @@ class Place:
         path.unlink(missing_ok=True)
         return names
 
+    def shown(self):
+        """Packages that the last build printed as built."""
+        return set(re.findall(r"^\[\d+/\d+\] (\S+)\n", (self.directory / "output").read_text(), re.MULTILINE))
+
     def check_whole(self, names):
         for name in names:
             path = self.directory / f"packages/All/{name}.tgz"
@@ -142,6 +148,7 @@ def play(place, kills):
         assert tried <= place.attempts(before_run), "recorded attempts were lost"
         done = place.done(run)
         place.check_whole(done)
+        assert place.shown() <= done, f"shown as built but not recorded: {place.shown() - done}"
         hits += killed
         # A finished run starts anew; a killed one continues.
         more = ("--again",) if is_over else ()
