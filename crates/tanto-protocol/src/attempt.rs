@@ -165,10 +165,7 @@ impl Message for AttemptResult {
         limit("why", self.outcome.why().len(), MAX_TEXT)?;
         self.check_packages()?;
         limit("stages", self.stages.len(), MAX_LIST)?;
-        for stage in &self.stages {
-            name("stage", &stage.stage, false)?;
-            log_name(&stage.log)?;
-        }
+        self.stages.iter().try_for_each(StageResult::check)?;
         texts("left", &self.left)?;
         limit("output", self.output.len(), MAX_TEXT)?;
         log_name(&self.log)
@@ -200,6 +197,13 @@ pub struct StageResult {
     pub exit: i32,
     /// The name of the file with its output, in the attempt's directory; empty if it printed nothing.
     pub log: String,
+}
+
+impl StageResult {
+    pub(crate) fn check(&self) -> Result<(), MessageError> {
+        name("stage", &self.stage, false)?;
+        log_name(&self.log)
+    }
 }
 
 /// How long the processes of a stage waited, in microseconds.

@@ -2,12 +2,24 @@
 //! No I/O.
 
 mod attempt;
+mod client;
+mod ids;
+mod relay;
 #[cfg(test)]
 mod tests;
+mod token;
 
 pub use self::attempt::{
     AttemptOutcome, AttemptResult, AttemptSpec, BuiltPackage, MAX_PACKAGES, StageResult, StageWaits,
 };
+pub use self::client::{
+    BuildDescription, Bye, ClientAnswer, ClientRequest, Environment, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer,
+    Lease, LeaseAction, LeaseInstruction, LeaseProgress, LogBlob, MAX_LEASES, PackageBlob, Refusal, RefusalCode,
+    ResultAnswer, ResultReport, WorkAnswer, WorkRequest,
+};
+pub use self::ids::{ConnectionId, Digest, HexError, InstanceId, LeaseId};
+pub use self::relay::{ProvidedFile, ToCoordinator, ToServer, TokenIdentity};
+pub use self::token::{JoinAnswer, JoinFile, Role, Roles};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -90,6 +102,16 @@ pub fn is_safe_name(text: &[u8], slashes: bool) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-._~,@=:".contains(byte) || slashes && *byte == b'/';
     let parts = text.split(|&byte| byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
     parts && text.iter().all(plain) && !text.starts_with(b"-")
+}
+
+/// Whether a text is a name of a client, a build or a label: 1 to 63 of `[a-z0-9._-]`, beginning with a letter or digit.
+pub fn is_client_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    (1..=63).contains(&text.len()) && text.bytes().all(plain) && text.as_bytes()[0].is_ascii_alphanumeric()
+}
+
+fn client_name(field: &'static str, text: &str) -> Result<(), MessageError> {
+    if is_client_name(text) { Ok(()) } else { Err(MessageError::Name { field }) }
 }
 
 fn within(bytes: usize, max: usize) -> Result<(), MessageError> {

@@ -1,0 +1,84 @@
+//! Messages between the server and the coordinator, over the coordinator's control socket: the server relays the requests
+//! of clients, and the coordinator names the files that the server may hand out.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ClientAnswer, ClientRequest, Digest, MAX_LIST, Message, MessageError, Roles, client_name, limit};
+
+/// From the server.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ToCoordinator {
+    /// A client asks. The answer has the same number.
+    Request { number: u64, token: TokenIdentity, request: Box<ClientRequest> },
+    /// The client has closed its connection to the server and gets no answer.
+    Gone { number: u64 },
+}
+
+/// The token of a request, which the server has verified.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TokenIdentity {
+    /// The token's public identifier.
+    pub id: String,
+    pub roles: Roles,
+}
+
+/// From the coordinator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ToServer {
+    /// The first message: the build's name.
+    Build {
+        name: String,
+    },
+    Answer {
+        number: u64,
+        answer: ClientAnswer,
+    },
+    /// Files that clients may read as blobs.
+    Provide {
+        files: Vec<ProvidedFile>,
+    },
+    /// A manifest in the store, whose files below `root` clients may read as blobs.
+    ProvideTree {
+        manifest: Digest,
+        root: PathBuf,
+    },
+}
+
+/// A file that is a blob.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProvidedFile {
+    pub digest: Digest,
+    pub size: u64,
+    pub path: PathBuf,
+}
+
+impl Message for ToCoordinator {
+    const MAX_BYTES: usize = ClientRequest::MAX_BYTES + 4_096;
+
+    fn check(&self) -> Result<(), MessageError> {
+        match self {
+            ToCoordinator::Gone { .. } => Ok(()),
+            ToCoordinator::Request { token, request, .. } => {
+                client_name("token", &token.id)?;
+                request.check()
+            }
+        }
+    }
+}
+
+impl Message for ToServer {
+    const MAX_BYTES: usize = ClientAnswer::MAX_BYTES + 4_096;
+
+    fn check(&self) -> Result<(), MessageError> {
+        match self {
+            ToServer::Build { name } => client_name("name", name),
+            ToServer::Answer { answer, .. } => answer.check(),
+            ToServer::Provide { files } => limit("files", files.len(), MAX_LIST),
+            ToServer::ProvideTree { .. } => Ok(()),
+        }
+    }
+}
