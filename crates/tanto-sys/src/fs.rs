@@ -1,5 +1,6 @@
 //! Files, directories and file systems.
 
+pub mod dir;
 pub mod dir_tree;
 pub mod file;
 pub mod file_stamp;

@@ -8,7 +8,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::fs::fstatfs;
+use rustix::fs::{FileType, Stat, fstatfs};
 
 use crate::fs::file::path;
 
@@ -87,6 +87,19 @@ impl From<&Metadata> for FileStamp {
             mtime_ns: nanoseconds(data.mtime(), data.mtime_nsec()),
             ctime_ns: nanoseconds(data.ctime(), data.ctime_nsec()),
             is_regular: data.is_file(),
+        }
+    }
+}
+
+impl From<&Stat> for FileStamp {
+    fn from(data: &Stat) -> FileStamp {
+        FileStamp {
+            device: data.st_dev,
+            inode: data.st_ino,
+            size: u64::try_from(data.st_size).unwrap_or(0),
+            mtime_ns: nanoseconds(data.st_mtime, i64::try_from(data.st_mtime_nsec).unwrap_or(0)),
+            ctime_ns: nanoseconds(data.st_ctime, i64::try_from(data.st_ctime_nsec).unwrap_or(0)),
+            is_regular: FileType::from_raw_mode(data.st_mode) == FileType::RegularFile,
         }
     }
 }
