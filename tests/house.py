@@ -31,6 +31,7 @@ DEPENDENCIES = {
     "tanto-ninja": {"tanto-sys", "tanto-exec"},
     "tanto-record": {"tanto-sys", "tanto-exec"},
     "tanto-bench": {"tanto-sys", "tanto-exec"},
+    "tanto-cas": {"tanto-sys"},
     "tanto-protocol": set(),
     "tanto-bulk": {"tanto-sys", "tanto-exec", "tanto-record", "tanto-protocol"},
 }
