@@ -3,10 +3,10 @@
 
 pub mod bulk_build;
 pub mod check;
-mod clients;
 mod control;
 pub mod control_socket;
 pub mod debug_shell;
+pub mod dispatch;
 mod durable_view;
 pub mod explain;
 mod frontend;
@@ -46,8 +46,8 @@ use tanto_exec::schedule::{AdmissionLimits, ResourceSample};
 use tanto_record::database::journal::Journal;
 use tanto_record::estimates::TimeLeftEstimator;
 
-use self::clients::Clients;
 use self::control_socket::ControlServer;
+use self::dispatch::{Dispatch, LeaseTimes, LocalSlots};
 use self::durable_view::{DurableView, LastResult};
 use self::frontend::Coordinator;
 use self::plan::{Plan, PlanError};
@@ -93,7 +93,7 @@ impl Build<'_> {
             epoch_ms,
             control,
             sources,
-            clients: Clients::new(settings.clients),
+            dispatch: Dispatch::new(LeaseTimes::default(), LocalSlots::new(settings.clients), clock.now_ms()),
             workdirs,
             estimator,
             begun_ms: clock.now_ms(),

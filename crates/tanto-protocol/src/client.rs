@@ -82,7 +82,8 @@ pub struct HelloAnswer {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkRequest {
     pub connection: ConnectionId,
-    /// Counts the requests of the connection. A repeated number gets the same answer.
+    /// Counts the requests of the connection. A repeated number gets the same answer; the next number confirms the leases
+    /// of the answer before.
     pub number: u64,
     /// Slots that are free now.
     pub slots: u32,
@@ -130,14 +131,14 @@ pub struct Heartbeat {
     pub number: u64,
     pub memory_kib: u64,
     pub disk_kib: u64,
-    /// All leases whose attempts run.
+    /// All leases whose attempts run, or whose results are being sent.
     pub leases: Vec<LeaseProgress>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaseProgress {
     pub lease: LeaseId,
-    /// The running stage; empty before the first.
+    /// The running stage; empty before the first and after the last.
     pub stage: String,
     /// When it began, in milliseconds before this message.
     pub stage_ms: u64,
@@ -147,6 +148,9 @@ pub struct LeaseProgress {
     pub cpu_ms: u64,
     pub memory_kib: u64,
     pub disk_kib: u64,
+    /// Bytes of its result that were sent. An attempt without progress in stages, CPU time or these is given up.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// The end of the stage's output, if the coordinator follows it.
     #[serde(default)]
     pub output: String,

@@ -16,8 +16,8 @@ use tanto_record::database::Change;
 use tanto_record::database::journal::Journal;
 use tanto_record::estimates::TimeLeftEstimator;
 
-use super::clients::Clients;
 use super::control_socket::{ControlServer, Response};
+use super::dispatch::Dispatch;
 use super::durable_view::LastResult;
 use super::plan::Plan;
 use super::sources::Sources;
@@ -39,7 +39,7 @@ pub struct Coordinator<'a> {
     pub control: &'a mut dyn ControlServer,
     /// Scan records of the packages; empty if unknown.
     pub sources: Sources,
-    pub clients: Clients,
+    pub dispatch: Dispatch,
     pub workdirs: Workdirs,
     pub estimator: TimeLeftEstimator,
     /// When the build began.
@@ -182,12 +182,12 @@ fn fatal(message: &str) -> Fatal {
 
 impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
     fn may_start(&self) -> bool {
-        !self.journal.disk_is_full() && self.clients.has_free()
+        !self.journal.disk_is_full() && self.dispatch.has_free()
     }
 
     fn start(&mut self, JobId(package): JobId) -> Result<Start<Task>, Fatal> {
         self.wait_for_disk_space()?;
-        if self.clients.is_empty() {
+        if self.dispatch.is_empty() {
             return Err(fatal("all clients are disabled after repeated machine failures"));
         }
         let it = self.plan.package(package);

@@ -7,7 +7,7 @@ use tanto_protocol::{AttemptResult, StageResult, StageWaits};
 use tanto_record::database::{AttemptRow, Change, CostRow, FileRow, StageRow};
 use tanto_sys::cgroup::StallTimes;
 
-use super::clients;
+use super::dispatch;
 use super::frontend::Coordinator;
 use super::state::{State, StateRecord};
 use crate::attempt::build_settings::BuildSettings;
@@ -41,7 +41,7 @@ impl Coordinator<'_> {
         let row = AttemptRow {
             job: package,
             attempt: current.attempt,
-            client: clients::name(current.client),
+            client: dispatch::local_name(current.client),
             began_ms: self.date(self.running[&package].began_ms),
             ended_ms: ended_ms.map(|ms| self.date(ms)),
             outcome: outcome.into(),

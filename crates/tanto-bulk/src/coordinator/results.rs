@@ -10,7 +10,7 @@ use tanto_exec::job::{Command, Completion, Exit, JobId, JobLimits};
 use tanto_exec::schedule::Schedule;
 use tanto_protocol::{AttemptOutcome, AttemptResult};
 
-use super::clients;
+use super::dispatch;
 use super::frontend::{Coordinator, Running, Step};
 use super::install_artifact::PackageInstall;
 use super::needs::ResourceNeeds;
@@ -33,7 +33,7 @@ impl Coordinator<'_> {
     pub(super) fn grant(&mut self, package: PackageId, failures: u32, excluded: Option<usize>) -> Task {
         let now_ms = self.clock.now_ms();
         let attempt = self.plan.next_attempt(package);
-        let client = self.clients.take(excluded);
+        let client = self.dispatch.local.take(excluded);
         if attempt == 1 {
             // These are of an earlier run.
             self.remove_logs(package);
@@ -155,7 +155,7 @@ impl Coordinator<'_> {
             }
             AttemptOutcome::ExceededTmpfs { why } => {
                 self.leave_memory(package, &result, why, schedule);
-                self.clients.release(client);
+                self.dispatch.local.release(client);
                 Some(self.grant(package, failures, None))
             }
             AttemptOutcome::OutOfMemory { why } => {
@@ -197,8 +197,8 @@ impl Coordinator<'_> {
     fn accept(&mut self, package: PackageId, result: &AttemptResult) {
         self.record_file(package);
         let client = self.current(package).client;
-        self.clients.release(client);
-        self.clients.record_success(client);
+        self.dispatch.local.release(client);
+        self.dispatch.local.record_success(client);
         let left = result.left.join("; ");
         self.record_attempt(package, Some(self.clock.now_ms()), "done", &left);
         self.record_cost(package, result);
@@ -225,7 +225,7 @@ impl Coordinator<'_> {
         let why = why.collect::<Vec<_>>().join("; ");
         match state {
             State::MachineFailed => self.record_machine_failure(package, client, view),
-            _ => self.clients.release(client),
+            _ => self.dispatch.local.release(client),
         }
         if state == State::NeedsRoot {
             // It is no failure, so none is shown.
@@ -238,9 +238,9 @@ impl Coordinator<'_> {
 
     /// Frees a client after a machine failure, and disables it after several.
     fn record_machine_failure(&mut self, package: PackageId, client: usize, view: &mut dyn View) {
-        self.clients.release(client);
-        if self.clients.record_machine_failure(client, package) {
-            let name = clients::name(client);
+        self.dispatch.local.release(client);
+        if self.dispatch.local.record_machine_failure(client, package) {
+            let name = dispatch::local_name(client);
             let text = format!("{name} is disabled: repeated machine failures");
             view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
         }
@@ -405,7 +405,7 @@ impl Coordinator<'_> {
     pub(super) fn abort(&mut self, package: PackageId) {
         let Some(running) = self.running.get(&package) else { return };
         let publishing = running.stage == Stage::SyncPackage;
-        self.clients.release(self.current(package).client);
+        self.dispatch.local.release(self.current(package).client);
         self.record_attempt(package, Some(self.clock.now_ms()), "interrupted", "");
         self.running.remove(&package);
         let pending = self.rebuild(package).map_or(Pending::Interrupted { publishing }, Pending::Rebuild);

@@ -1,0 +1,59 @@
+//! Records of leases, and the state that they restore.
+
+use tanto_protocol::LeaseId;
+
+use super::lease::{LastProgress, LeaseEntry, LeaseRecord, LeaseState, LeaseTerms};
+use super::local::LocalSlots;
+use super::{Dispatch, LeaseTimes};
+use crate::resolve::PackageId;
+
+impl Dispatch {
+    /// Restores leases from the last record of each, with `began_ms` on this coordinator's clock. Their clients have to say
+    /// hello again.
+    pub fn restore(
+        times: LeaseTimes,
+        local: LocalSlots,
+        now_ms: i64,
+        records: &[LeaseRecord],
+        terms: impl Fn(PackageId) -> LeaseTerms,
+    ) -> Dispatch {
+        let mut dispatch = Dispatch::new(times, local, now_ms);
+        for record in records {
+            let client = dispatch
+                .find_client(&record.client, &record.token)
+                .unwrap_or_else(|| dispatch.add_client(now_ms, &record.client, &record.token));
+            let entry = dispatch.restored(now_ms, client, record, terms(record.package));
+            dispatch.count_loss(entry.package, entry.state);
+            dispatch.add_lease(record.lease, entry);
+        }
+        dispatch
+    }
+
+    fn restored(&self, now_ms: i64, client: usize, record: &LeaseRecord, terms: LeaseTerms) -> LeaseEntry {
+        let now = self.link.at(now_ms);
+        let state = match record.state {
+            LeaseState::Offered { .. } => LeaseState::Offered { until_ms: now.saturating_add(self.times.confirm_ms) },
+            // The result was lost with the coordinator that was accepting it. The client reports it again.
+            LeaseState::Missing { .. } | LeaseState::Reported => LeaseState::Running,
+            state => state,
+        };
+        LeaseEntry {
+            package: record.package,
+            attempt: record.attempt,
+            client,
+            terms,
+            began_ms: record.began_ms,
+            since_ms: now,
+            follow: false,
+            state,
+            progress: LastProgress { at_ms: now, ..LastProgress::default() },
+        }
+    }
+
+    /// The record of a lease as it is now.
+    pub(super) fn record(&self, lease: LeaseId) -> LeaseRecord {
+        let LeaseEntry { package, attempt, client, began_ms, state, .. } = self.leases[&lease];
+        let it = &self.clients[client];
+        LeaseRecord { lease, package, attempt, client: it.name.clone(), token: it.token.clone(), began_ms, state }
+    }
+}

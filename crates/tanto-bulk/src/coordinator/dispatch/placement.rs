@@ -1,0 +1,250 @@
+//! Where a package can start now: memory, disk space, labels and users of each client. A package that others overtake for
+//! long gets a client reserved.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tanto_exec::text::units;
+
+use super::lease::LeaseState;
+use super::remote::RemoteClient;
+use super::{Dispatch, MAX_LOSSES};
+use crate::coordinator::needs::ResourceNeeds;
+use crate::resolve::PackageId;
+
+/// A slot of this machine, or a client on another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ClientIndex {
+    Local(usize),
+    Remote(usize),
+}
+
+/// Conditions of a package for its client.
+#[derive(Clone, Copy, Debug)]
+pub struct PackageNeeds<'a> {
+    pub package: PackageId,
+    /// Expected usage. On this machine, the schedule admits the job.
+    pub usage: ResourceNeeds,
+    /// It needs several users.
+    pub root: bool,
+    /// Labels that the client must have.
+    pub labels: &'a [String],
+    /// Avoided: the package failed there.
+    pub excluded: &'a [ClientIndex],
+    /// Only long-lived clients.
+    pub long_lived: bool,
+}
+
+/// Packages that found no client although one had a free slot.
+#[derive(Clone, Default, Debug)]
+pub(super) struct WaitingPackages {
+    packages: BTreeMap<PackageId, WaitingPackage>,
+    /// By the time since when they wait.
+    queue: BTreeSet<(i64, PackageId)>,
+    /// The client that is kept free, and for which package.
+    reserved: Option<(usize, PackageId)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WaitingPackage {
+    since_ms: i64,
+    /// The client with the most memory of those that could build it.
+    client: Option<usize>,
+}
+
+impl WaitingPackages {
+    pub fn remove(&mut self, package: PackageId) {
+        if let Some(it) = self.packages.remove(&package) {
+            self.queue.remove(&(it.since_ms, package));
+        }
+        self.reserved.take_if(|(_, reserved_for)| *reserved_for == package);
+    }
+
+    fn insert(&mut self, package: PackageId, now: i64, client: Option<usize>) {
+        let it = self.packages.entry(package).or_insert(WaitingPackage { since_ms: now, client });
+        it.client = client;
+        self.queue.insert((it.since_ms, package));
+    }
+
+    /// Reserves a client for the package that has waited longest, if that is long enough.
+    fn reserve(&mut self, since_ms: i64) {
+        let mut long = self.queue.iter().take_while(|(since, _)| *since <= since_ms);
+        self.reserved = long.find_map(|&(_, package)| Some((self.packages[&package].client?, package)));
+    }
+}
+
+impl Dispatch {
+    /// Returns whether some client has a free slot.
+    pub fn has_free(&self) -> bool {
+        self.local.has_free() || self.clients.iter().any(|it| it.free_slots() > 0)
+    }
+
+    /// Returns whether no client can build any more, nor one may come.
+    pub fn is_empty(&self) -> bool {
+        self.local.is_empty() && !self.clients.iter().any(RemoteClient::is_enabled)
+    }
+
+    /// Names the best client that can start a package now: the fastest, then this machine, then the one with most memory.
+    pub fn choose(&mut self, now_ms: i64, needs: &PackageNeeds<'_>) -> Option<ClientIndex> {
+        let now = self.link.at(now_ms);
+        self.update_reservation(now);
+        let eligible = self.eligible(now, needs);
+        let found = self.best(needs, &eligible);
+        if found.is_some() {
+            self.waiting.remove(needs.package);
+        } else if self.has_free() {
+            self.waiting.insert(needs.package, now, self.most_capable(needs, &eligible));
+        }
+        found
+    }
+
+    /// A package no longer waits: it is excluded, or was started otherwise.
+    pub fn forget_waiting(&mut self, package: PackageId) {
+        self.waiting.remove(package);
+    }
+
+    fn update_reservation(&mut self, now: i64) {
+        let clients = &self.clients;
+        self.waiting.reserved.take_if(|(client, _)| !clients[*client].is_enabled());
+        if self.waiting.reserved.is_none() {
+            self.waiting.reserve(now.saturating_sub(self.times.reserve_ms));
+        }
+    }
+
+    fn best(&self, needs: &PackageNeeds<'_>, eligible: &[usize]) -> Option<ClientIndex> {
+        let free = |&&client: &&usize| self.clients[client].free_slots() > 0 && !self.is_reserved(client, needs);
+        let fitting = eligible.iter().filter(free).filter(|&&client| self.fits(client, needs, eligible));
+        let remote = fitting.max_by_key(|&&client| {
+            let it = &self.clients[client];
+            (it.speed(), it.free.memory_kib, std::cmp::Reverse(client))
+        });
+        let remote = remote.copied().map(ClientIndex::Remote);
+        let local = self.local_slot(needs);
+        let faster =
+            |client: &ClientIndex| matches!(client, ClientIndex::Remote(it) if self.clients[*it].speed() > 1000);
+        remote.filter(|client| local.is_none() || faster(client)).or(local)
+    }
+
+    fn local_slot(&self, needs: &PackageNeeds<'_>) -> Option<ClientIndex> {
+        let excluded = needs.excluded.iter().find_map(|it| match it {
+            ClientIndex::Local(slot) => Some(*slot),
+            ClientIndex::Remote(_) => None,
+        });
+        let suits = self.local.has_free() && needs.labels.is_empty();
+        suits.then(|| ClientIndex::Local(self.local.next(excluded)))
+    }
+
+    fn is_reserved(&self, client: usize, needs: &PackageNeeds<'_>) -> bool {
+        self.waiting.reserved.is_some_and(|(reserved, package)| reserved == client && package != needs.package)
+    }
+
+    /// The clients that may build a package, free or not. Excluded ones are among them only if there is no other.
+    fn eligible(&self, now: i64, needs: &PackageNeeds<'_>) -> Vec<usize> {
+        let suits =
+            |it: &RemoteClient| (it.root || !needs.root) && needs.labels.iter().all(|label| it.labels.contains(label));
+        let all = (0..self.clients.len()).filter(|&it| self.clients[it].is_enabled() && suits(&self.clients[it]));
+        let mut eligible: Vec<usize> = all.collect();
+        let excluded = |client: &usize| needs.excluded.contains(&ClientIndex::Remote(*client));
+        if !eligible.iter().all(excluded) {
+            eligible.retain(|client| !excluded(client));
+        }
+        if needs.long_lived || self.is_restricted(needs.package) {
+            self.retain_long_lived(now, &mut eligible);
+        }
+        eligible
+    }
+
+    /// Whether a package has been lost so often that it is given to long-lived clients only.
+    pub fn is_restricted(&self, package: PackageId) -> bool {
+        self.losses.get(&package).is_some_and(|&losses| losses >= MAX_LOSSES)
+    }
+
+    /// Keeps the clients that have been connected for long. If none has, it keeps the one that was connected first.
+    fn retain_long_lived(&self, now: i64, clients: &mut Vec<usize>) {
+        let since = |client: usize| self.clients[client].connection.as_ref().map_or(i64::MAX, |it| it.since_ms);
+        let first = clients.iter().map(|&client| since(client)).min().unwrap_or(i64::MAX);
+        let latest = first.max(now.saturating_sub(self.times.long_lived_ms));
+        clients.retain(|&client| since(client) <= latest);
+    }
+
+    /// Returns whether a package fits beside the leases of a client. One that would fit nowhere is built alone.
+    fn fits(&self, client: usize, needs: &PackageNeeds<'_>, eligible: &[usize]) -> bool {
+        let covers =
+            |room: ResourceNeeds| needs.usage.memory_kib <= room.memory_kib && needs.usage.disk_kib <= room.disk_kib;
+        let it = &self.clients[client];
+        let alone = || it.leases.is_empty() && Some(client) == self.most_capable(needs, eligible);
+        covers(self.headroom(client)) || alone() && !eligible.iter().any(|&it| covers(self.clients[it].capacity))
+    }
+
+    fn most_capable(&self, needs: &PackageNeeds<'_>, eligible: &[usize]) -> Option<usize> {
+        let covers_disk = |client: usize| self.clients[client].capacity.disk_kib >= needs.usage.disk_kib;
+        eligible.iter().copied().max_by_key(|&client| {
+            let ResourceNeeds { memory_kib, disk_kib } = self.clients[client].capacity;
+            (covers_disk(client), memory_kib, disk_kib, std::cmp::Reverse(client))
+        })
+    }
+
+    /// Memory and disk space of a client that its attempts are not expected to use.
+    fn headroom(&self, client: usize) -> ResourceNeeds {
+        let it = &self.clients[client];
+        let running = it.leases.iter().map(|id| &self.leases[id]).filter(|lease| lease.state != LeaseState::Reported);
+        running.fold(it.free, |free, lease| {
+            let (expected, used) = (lease.terms.needs, lease.progress.used);
+            let less = |free: u64, expected: u64, used: u64| free.saturating_sub(expected.saturating_sub(used));
+            ResourceNeeds {
+                memory_kib: less(free.memory_kib, expected.memory_kib, used.memory_kib),
+                disk_kib: less(free.disk_kib, expected.disk_kib, used.disk_kib),
+            }
+        })
+    }
+
+    /// Explains why no client can start a package now, for the user.
+    pub fn why_not(&self, now_ms: i64, needs: &PackageNeeds<'_>) -> String {
+        let eligible = self.eligible(self.link.at(now_ms), needs);
+        if eligible.is_empty() {
+            return self.why_none_is_eligible(needs);
+        }
+        let waiting = || eligible.iter().copied().filter(|&client| self.clients[client].free_slots() > 0);
+        let Some(best) = waiting().max_by_key(|&client| (self.headroom(client).memory_kib, std::cmp::Reverse(client)))
+        else {
+            return "waiting for a client with a free slot".to_owned();
+        };
+        let name = &self.clients[best].name;
+        let ResourceNeeds { memory_kib, disk_kib } = self.headroom(best);
+        match () {
+            () if needs.usage.memory_kib > memory_kib => {
+                format!("waiting for a client with {}; {name} has {} free", wanted(needs.usage), size(memory_kib))
+            }
+            () if needs.usage.disk_kib > disk_kib => {
+                format!("waiting for a client with {}; {name} has {} of disk free", wanted(needs.usage), size(disk_kib))
+            }
+            () if self.is_reserved(best, needs) => {
+                format!("waiting: {name} is kept free for a package that needs more")
+            }
+            () => "waiting for its turn".to_owned(),
+        }
+    }
+
+    fn why_none_is_eligible(&self, needs: &PackageNeeds<'_>) -> String {
+        let enabled = |it: &&RemoteClient| it.is_enabled();
+        let has_labels = |it: &RemoteClient| needs.labels.iter().all(|label| it.labels.contains(label));
+        match () {
+            () if !self.clients.iter().any(|it| enabled(&it)) => "waiting for a client to connect".to_owned(),
+            () if !self.clients.iter().filter(enabled).any(has_labels) => {
+                format!("waiting for a client with the label {}", needs.labels.join(", "))
+            }
+            () => "waiting for a client that builds as root".to_owned(),
+        }
+    }
+}
+
+/// `14 GiB of memory and 31 GiB of disk`.
+fn wanted(usage: ResourceNeeds) -> String {
+    match usage.disk_kib {
+        0 => format!("{} of memory", size(usage.memory_kib)),
+        disk_kib => format!("{} of memory and {} of disk", size(usage.memory_kib), size(disk_kib)),
+    }
+}
+
+fn size(kib: u64) -> String {
+    if kib == 0 { "0".to_owned() } else { units::memory(kib) }
+}
