@@ -260,8 +260,12 @@ pub struct Refusal {
 pub enum RefusalCode {
     /// The request is malformed or too long.
     Invalid,
+    /// The token or the secret is missing, unknown, expired or revoked.
+    Token,
     /// The token does not have the role.
     Role,
+    /// There is no such path or blob.
+    NotFound,
     /// Another instance of this name is alive.
     NameTaken,
     /// The client's environment differs.
@@ -281,7 +285,9 @@ impl RefusalCode {
     pub fn status(self) -> u16 {
         match self {
             RefusalCode::Invalid => 400,
+            RefusalCode::Token => 401,
             RefusalCode::Role => 403,
+            RefusalCode::NotFound => 404,
             RefusalCode::NameTaken | RefusalCode::Environment => 409,
             RefusalCode::Connection => 410,
             RefusalCode::Busy => 429,

@@ -2,6 +2,7 @@
 //! No I/O.
 
 mod attempt;
+mod body;
 mod client;
 mod ids;
 mod relay;
@@ -19,7 +20,7 @@ pub use self::client::{
 };
 pub use self::ids::{ConnectionId, Digest, HexError, InstanceId, LeaseId};
 pub use self::relay::{ProvidedFile, ToCoordinator, ToServer, TokenIdentity};
-pub use self::token::{JoinAnswer, JoinFile, Role, Roles};
+pub use self::token::{JoinAnswer, JoinFile, JoinRequest, Role, Roles};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

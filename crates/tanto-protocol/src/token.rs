@@ -79,7 +79,14 @@ pub struct JoinFile {
     pub authority: String,
 }
 
-/// Exchanges the secret of a join file for a token.
+/// Exchanges the secret of a join file, which is sent like a token, for a token. The client chooses the secret part of its
+/// token and keeps it before it asks, so that a repeat after a lost answer gets the same token.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JoinRequest {
+    /// 32 random bytes, as lowercase hexadecimal digits.
+    pub key: String,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JoinAnswer {
     /// The client's name.
@@ -97,6 +104,15 @@ impl Message for JoinFile {
         client_name("name", &self.name)?;
         limit("secret", self.secret.len(), 256)?;
         limit("authority", self.authority.len(), MAX_TEXT)
+    }
+}
+
+impl Message for JoinRequest {
+    const MAX_BYTES: usize = 4_096;
+
+    fn check(&self) -> Result<(), MessageError> {
+        let is_key = self.key.parse::<crate::Digest>().is_ok();
+        if is_key { Ok(()) } else { Err(MessageError::Malformed("key is not 64 lowercase hexadecimal digits".into())) }
     }
 }
 
