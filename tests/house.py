@@ -33,6 +33,7 @@ DEPENDENCIES = {
     "tanto-bench": {"tanto-sys", "tanto-exec"},
     "tanto-cas": {"tanto-sys"},
     "tanto-protocol": set(),
+    "tanto-serve": {"tanto-sys", "tanto-protocol", "tanto-cas"},
     "tanto-bulk": {"tanto-sys", "tanto-exec", "tanto-record", "tanto-protocol"},
 }
 UNRESTRICTED = {"tanto", "tanto-fuzz"}

@@ -1,0 +1,103 @@
+//! A client's connection to a server. All calls block, and one connection serves several threads.
+
+mod backoff;
+mod error;
+mod resolver;
+mod transport;
+
+use std::time::Duration;
+
+use tanto_protocol::{
+    BuildDescription, Bye, ClientAnswer, ClientRequest, Digest, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer,
+    JoinAnswer, JoinFile, JoinRequest, Message, ResultAnswer, ResultReport, VERSION, WorkAnswer, WorkRequest,
+};
+
+use self::transport::Transport;
+use crate::secret;
+
+pub use self::backoff::Backoff;
+pub use self::error::ClientError;
+
+/// How long a request may take beside its own wait.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Returns a random key, the secret part of a new token. A client stores it before it joins.
+pub fn random_key() -> std::io::Result<Digest> {
+    secret::random().map(Digest)
+}
+
+/// Exchanges the secret of a join file for a token. A repeat with the same key gets the same token.
+pub fn join(file: &JoinFile, key: Digest) -> Result<JoinAnswer, ClientError> {
+    let transport = Transport::new(&file.url, &file.authority, &file.secret)?;
+    let body = serde_json::to_vec(&JoinRequest { key: key.to_string() }).map_err(ClientError::protocol)?;
+    let path = format!("/v{VERSION}/{}/join", file.build);
+    let answer = transport.post(&path, &body, JoinAnswer::MAX_BYTES, PATIENCE)?;
+    let answer: JoinAnswer = serde_json::from_slice(&answer).map_err(ClientError::protocol)?;
+    answer.check().map(|()| answer).map_err(ClientError::protocol)
+}
+
+/// A client with its token.
+pub struct Connection {
+    transport: Transport,
+    build: String,
+}
+
+impl Connection {
+    /// Connects with the first request.
+    pub fn new(file: &JoinFile, token: &str) -> Result<Connection, ClientError> {
+        Ok(Connection { transport: Transport::new(&file.url, &file.authority, token)?, build: file.build.clone() })
+    }
+
+    pub fn describe(&self) -> Result<BuildDescription, ClientError> {
+        match self.ask(&ClientRequest::Describe, Duration::ZERO)? {
+            ClientAnswer::Describe(description) => Ok(description),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub fn hello(&self, hello: Hello) -> Result<HelloAnswer, ClientError> {
+        match self.ask(&ClientRequest::Hello(Box::new(hello)), Duration::ZERO)? {
+            ClientAnswer::Hello(answer) => Ok(answer),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits for leases, as long as the request says.
+    pub fn work(&self, request: WorkRequest) -> Result<WorkAnswer, ClientError> {
+        let wait = Duration::from_millis(request.wait_ms);
+        match self.ask(&ClientRequest::Work(request), wait)? {
+            ClientAnswer::Work(answer) => Ok(answer),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAnswer, ClientError> {
+        match self.ask(&ClientRequest::Heartbeat(heartbeat), Duration::ZERO)? {
+            ClientAnswer::Heartbeat(answer) => Ok(answer),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub fn result(&self, report: ResultReport) -> Result<ResultAnswer, ClientError> {
+        match self.ask(&ClientRequest::Result(Box::new(report)), Duration::ZERO)? {
+            ClientAnswer::Result(answer) => Ok(answer),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub fn bye(&self, bye: Bye) -> Result<(), ClientError> {
+        self.ask(&ClientRequest::Bye(bye), Duration::ZERO).map(drop)
+    }
+
+    fn ask(&self, request: &ClientRequest, wait: Duration) -> Result<ClientAnswer, ClientError> {
+        let body = request.to_body().map_err(ClientError::protocol)?;
+        let patience = PATIENCE.saturating_add(wait);
+        let answer = self.transport.post(&request.path(&self.build), &body, ClientAnswer::MAX_BYTES, patience)?;
+        ClientAnswer::from_body(request, &answer).map_err(ClientError::protocol)
+    }
+}
+
+/// `from_body` returns the kind of the request.
+fn unexpected(answer: &ClientAnswer) -> ClientError {
+    ClientError::Protocol(format!("unexpected answer {answer:?}"))
+}

@@ -1,0 +1,120 @@
+//! HTTP requests with a token, over TLS with the authority of the join file.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tanto_protocol::{Refusal, RefusalCode};
+use ureq::http::{StatusCode, Uri};
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::unversioned::transport::DefaultConnector;
+use ureq::{Agent, Body};
+
+use super::ClientError;
+use super::resolver::SystemResolver;
+
+/// Where systems keep the certificates of public authorities.
+const SYSTEM_AUTHORITIES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+    "/etc/openssl/certs/ca-certificates.crt",
+];
+/// Longest refusal, in bytes.
+const MAX_REFUSAL: u64 = 128 << 10;
+
+pub(super) struct Transport {
+    agent: Agent,
+    /// Without a slash at its end.
+    base: String,
+    authorization: String,
+}
+
+impl Transport {
+    /// `authority` is PEM; empty: the authorities of the system.
+    pub(super) fn new(url: &str, authority: &str, token: &str) -> Result<Transport, ClientError> {
+        let base = url.trim_end_matches('/').to_owned();
+        let is_plain = check_url(&base)?;
+        let tls = match is_plain {
+            true => TlsConfig::default(),
+            false => tls_config(authority)?,
+        };
+        let config = Agent::config_builder()
+            .tls_config(tls)
+            .proxy(None)
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .user_agent(concat!("tanto/", env!("CARGO_PKG_VERSION")))
+            .timeout_resolve(Some(Duration::from_secs(20)))
+            .timeout_connect(Some(Duration::from_secs(20)))
+            .timeout_per_write(Some(Duration::from_secs(60)))
+            .max_response_header_size(16 << 10)
+            .build();
+        let agent = Agent::with_parts(config, DefaultConnector::default(), SystemResolver);
+        Ok(Transport { agent, base, authorization: format!("Bearer {token}") })
+    }
+
+    /// Returns the body of the answer, of at most `max` bytes.
+    pub(super) fn post(&self, path: &str, body: &[u8], max: usize, patience: Duration) -> Result<Vec<u8>, ClientError> {
+        let request = self.agent.post(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
+        let request = request.config().timeout_global(Some(patience)).build();
+        let mut answer = request.content_type("application/json").send(body)?;
+        if answer.status() != StatusCode::OK {
+            return Err(refused(answer.status(), answer.body_mut()));
+        }
+        Ok(answer.body_mut().with_config().limit(max as u64).read_to_vec()?)
+    }
+}
+
+/// Returns whether the address is one without TLS, which only a loopback address may be.
+fn check_url(url: &str) -> Result<bool, ClientError> {
+    let bad = |reason: &str| ClientError::JoinFile(format!("'{url}': {reason}"));
+    let uri: Uri = url.parse().map_err(|_| bad("not a URL"))?;
+    let host = uri.host().ok_or_else(|| bad("no host"))?;
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    match uri.scheme_str() {
+        Some("https") => Ok(false),
+        Some("http") if ip.is_ok_and(|ip| ip.is_loopback()) => Ok(true),
+        _ => Err(bad("only https://, or http:// with a loopback address")),
+    }
+}
+
+fn tls_config(authority: &str) -> Result<TlsConfig, ClientError> {
+    let text = match authority {
+        "" => system_authorities()?,
+        authority => authority.as_bytes().to_vec(),
+    };
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let certificates = certificates.map_err(|error| ClientError::JoinFile(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(ClientError::JoinFile("it has no certificate".to_owned()));
+    }
+    let roots: Vec<_> = certificates.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+    Ok(TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build())
+}
+
+fn system_authorities() -> Result<Vec<u8>, ClientError> {
+    let chosen = std::env::var("SSL_CERT_FILE").ok();
+    let mut paths = chosen.as_deref().into_iter().chain(SYSTEM_AUTHORITIES);
+    let found = paths.find_map(|path| std::fs::read(path).ok());
+    found.ok_or_else(|| ClientError::JoinFile("no certificates of public authorities are installed".to_owned()))
+}
+
+/// Reads a refusal. Anything that is not the server's own answer comes from something between.
+fn refused(status: StatusCode, body: &mut Body) -> ClientError {
+    let bytes = body.with_config().limit(MAX_REFUSAL).read_to_vec().unwrap_or_default();
+    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&bytes) {
+        return ClientError::Refused(refusal);
+    }
+    let message = format!("status {status}");
+    match status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        true => ClientError::Refused(Refusal { code: RefusalCode::Unavailable, message }),
+        false => ClientError::Protocol(message),
+    }
+}

@@ -1,0 +1,12 @@
+//! HTTPS between the clients of a bulk build and its coordinator: the server, the client's transport, tokens and
+//! certificates. The only crate with an async runtime.
+
+pub mod authority;
+pub mod client;
+mod files;
+mod link;
+mod secret;
+mod server;
+pub mod tokens;
+
+pub use self::server::{Limits, Options, ServeError, Server, fuzz_route, serve};

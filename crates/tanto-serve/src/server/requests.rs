@@ -1,0 +1,234 @@
+//! Answers requests: verifies the token and the role, reads the body, and relays or answers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Request, Response, StatusCode};
+use tanto_protocol::{ClientAnswer, ClientRequest, JoinRequest, Message, RefusalCode, Role};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Options;
+use super::addresses::Addresses;
+use super::answer::{self, Answer, Refused};
+use super::builds::Builds;
+use super::connection::Peer;
+use super::metrics::Metrics;
+use super::route::{Route, RouteError};
+use crate::tokens::{self, Identity, TokenError, TokenTable};
+
+/// The roles of clients that take part in a build.
+const CLIENT_ROLES: [Role; 3] = [Role::Build, Role::Check, Role::Scan];
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) tokens: Arc<TokenTable>,
+    pub(super) builds: Builds,
+    pub(super) addresses: Arc<Addresses>,
+    pub(super) metrics: Metrics,
+    /// Free memory for bodies, in bytes.
+    pub(super) bodies: Arc<Semaphore>,
+}
+
+pub(super) async fn answer(shared: &Shared, peer: &Peer, request: Request<Incoming>) -> Answer {
+    let path = request.uri().path().to_owned();
+    let (name, answered) = match Route::of(request.method(), &path) {
+        Ok((build, route)) => (route.name(), answer_route(shared, peer, build, route, request).await),
+        Err(error) => ("other", Err(refuse_path(shared, peer, error))),
+    };
+    let mut answer = answered.unwrap_or_else(|refused| refused.answer());
+    if let Ok((_, Route::Join | Route::Relay(_))) = Route::of(&hyper::Method::POST, &path)
+        && answer.status() == StatusCode::METHOD_NOT_ALLOWED
+    {
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    }
+    shared.metrics.count(name, answer.status().as_u16());
+    answer
+}
+
+/// Unknown paths count as failed logins, so that an address cannot search for paths.
+fn refuse_path(shared: &Shared, peer: &Peer, error: RouteError) -> Refused {
+    match error {
+        RouteError::NotFound => failed_login(shared, peer, Refused::new(RefusalCode::NotFound, "no such path")),
+        RouteError::Method(only) => Refused::new(RefusalCode::Invalid, format!("the only method is {only}"))
+            .with_status(StatusCode::METHOD_NOT_ALLOWED),
+    }
+}
+
+async fn answer_route(
+    shared: &Shared,
+    peer: &Peer,
+    build: &str,
+    route: Route,
+    request: Request<Incoming>,
+) -> Result<Answer, Refused> {
+    match route {
+        Route::Join => join(shared, peer, build, request).await,
+        Route::Relay(name) => relay(shared, peer, build, name, request).await,
+        Route::Metrics => {
+            let identity = verify(shared, peer, build, &request)?;
+            permit(&identity, &[Role::Watch])?;
+            let is_linked = shared.builds.link(build).is_some_and(|link| link.is_up());
+            let mut answer = Response::new(answer::whole(shared.metrics.text(build, is_linked).into_bytes()));
+            let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+            answer.headers_mut().insert(CONTENT_TYPE, kind);
+            Ok(answer)
+        }
+    }
+}
+
+fn bearer(request: &Request<Incoming>) -> Option<String> {
+    let value = request.headers().get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+/// Returns the client if its token is valid for the build.
+fn verify(shared: &Shared, peer: &Peer, build: &str, request: &Request<Incoming>) -> Result<Identity, Refused> {
+    let token = bearer(request).unwrap_or_default();
+    let refused = || Refused::new(RefusalCode::Token, "the token is missing, unknown, expired or revoked");
+    let found = shared.tokens.verify(&token).map_err(|error| storage_failed(shared, &error))?;
+    let identity = found.filter(|identity| identity.build == build);
+    let identity = identity.ok_or_else(|| failed_login(shared, peer, refused()))?;
+    peer.set_verified();
+    if peer.paced() { Ok(identity) } else { Err(Refused::new(RefusalCode::Busy, "too many requests")) }
+}
+
+fn failed_login(shared: &Shared, peer: &Peer, refused: Refused) -> Refused {
+    match shared.addresses.failed(peer.ip, Instant::now()) {
+        true => refused,
+        false => Refused::new(RefusalCode::Busy, "too many failed logins from this address").closing(),
+    }
+}
+
+/// Failures of the server's files are for its operator, not for clients.
+fn storage_failed(shared: &Shared, error: &dyn std::error::Error) -> Refused {
+    (shared.options.log)(&error.to_string());
+    Refused::new(RefusalCode::Unavailable, "the server cannot read or write its files")
+}
+
+fn permit(identity: &Identity, roles: &[Role]) -> Result<(), Refused> {
+    if roles.iter().any(|role| identity.roles.permit(*role)) {
+        return Ok(());
+    }
+    let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+    let has = &identity.roles;
+    let message = format!("this needs the role {}; the token of '{}' has: {has}", names.join(" or "), identity.name);
+    Err(Refused::new(RefusalCode::Role, message))
+}
+
+/// Reads a body of at most `max` bytes, whose length is announced. The second value is its share of the memory.
+async fn read_body(
+    shared: &Shared,
+    request: Request<Incoming>,
+    max: usize,
+) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refused> {
+    let stall = shared.options.limits.stall;
+    let mut body = request.into_body();
+    let Some(length) = body.size_hint().exact() else {
+        let refused = Refused::new(RefusalCode::Invalid, "Content-Length is missing");
+        return Err(refused.with_status(StatusCode::LENGTH_REQUIRED).closing());
+    };
+    if length > max as u64 {
+        let refused = Refused::new(RefusalCode::Invalid, format!("the body has more than {max} bytes"));
+        return Err(refused.with_status(StatusCode::PAYLOAD_TOO_LARGE).closing());
+    }
+    let share = tokio::time::timeout(stall, shared.bodies.clone().acquire_many_owned(length as u32)).await;
+    let Ok(Ok(share)) = share else { return Err(Refused::new(RefusalCode::Busy, "the server is busy").closing()) };
+    let mut bytes = Vec::with_capacity(length as usize);
+    loop {
+        match tokio::time::timeout(stall, body.frame()).await {
+            Ok(None) => break,
+            Ok(Some(Ok(frame))) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+            Ok(Some(Err(_))) => return Err(Refused::new(RefusalCode::Invalid, "the body is incomplete").closing()),
+            Err(_) => {
+                let refused = Refused::new(RefusalCode::Busy, "the body does not arrive");
+                return Err(refused.with_status(StatusCode::REQUEST_TIMEOUT).closing());
+            }
+        }
+    }
+    shared.metrics.received_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    Ok((bytes, share))
+}
+
+async fn join(shared: &Shared, peer: &Peer, build: &str, request: Request<Incoming>) -> Result<Answer, Refused> {
+    let secret = bearer(&request).unwrap_or_default();
+    let (body, _share) = read_body(shared, request, JoinRequest::MAX_BYTES).await?;
+    let asked: JoinRequest = serde_json::from_slice(&body).map_err(|error| invalid(&error))?;
+    let key = asked.key.parse().map_err(|error| invalid(&error))?;
+    let (dir, name) = (shared.options.dir.clone(), build.to_owned());
+    let joined = tokio::task::spawn_blocking(move || tokens::join(&dir, &name, &secret, key)).await;
+    match joined.map_err(|error| storage_failed(shared, &error))? {
+        Ok(answer) => {
+            peer.set_verified();
+            (shared.options.log)(&format!("build '{build}': client '{}' has joined from {}", answer.name, peer.ip));
+            Ok(answer::json(StatusCode::OK, serde_json::to_vec(&answer).map_err(|error| invalid(&error))?))
+        }
+        Err(error @ (TokenError::Secret | TokenError::Used(_))) => {
+            Err(failed_login(shared, peer, Refused::new(RefusalCode::Token, error.to_string())))
+        }
+        Err(error) => Err(storage_failed(shared, &error)),
+    }
+}
+
+fn invalid(error: &dyn std::error::Error) -> Refused {
+    Refused::new(RefusalCode::Invalid, error.to_string())
+}
+
+/// Most bytes of a request by its name: only results and heartbeats of many leases are long.
+fn max_body(name: &str) -> usize {
+    match name {
+        "heartbeat" | "result" => ClientRequest::MAX_BYTES,
+        "hello" => 2 << 20,
+        _ => 4_096,
+    }
+}
+
+async fn relay(
+    shared: &Shared,
+    peer: &Peer,
+    build: &str,
+    name: &'static str,
+    request: Request<Incoming>,
+) -> Result<Answer, Refused> {
+    let token = bearer(&request).unwrap_or_default();
+    let identity = verify(shared, peer, build, &request)?;
+    permit(&identity, &CLIENT_ROLES)?;
+    let (body, share) = read_body(shared, request, max_body(name)).await?;
+    let parsed = ClientRequest::from_body(name, &body);
+    let mut asked =
+        parsed.ok_or_else(|| Refused::new(RefusalCode::NotFound, "no such path"))?.map_err(|error| invalid(&error))?;
+    drop((body, share));
+    let patience = prepare(shared, &identity, &mut asked)?;
+    let no_link = || Refused::new(RefusalCode::Unavailable, "no coordinator of this build is known");
+    let link = shared.builds.link(build).ok_or_else(no_link)?;
+    let answer = link.ask(identity.token(), asked, patience).await?;
+    // It may have been revoked during a long wait.
+    if shared.tokens.verify(&token).map_err(|error| storage_failed(shared, &error))?.is_none() {
+        return Err(Refused::new(RefusalCode::Token, "the token was revoked"));
+    }
+    if let ClientAnswer::Refused(refusal) = answer {
+        return Err(refusal.into());
+    }
+    Ok(answer::json(StatusCode::OK, answer.to_body().map_err(|error| invalid(&error))?))
+}
+
+/// Checks the name of a new client, and limits its waits. Returns how long the coordinator may take.
+fn prepare(shared: &Shared, identity: &Identity, request: &mut ClientRequest) -> Result<Duration, Refused> {
+    let limits = &shared.options.limits;
+    match request {
+        ClientRequest::Hello(hello) if hello.name != identity.name => {
+            let message = format!("the token belongs to '{}', not to '{}'", identity.name, hello.name);
+            Err(Refused::new(RefusalCode::Role, message))
+        }
+        ClientRequest::Work(work) => {
+            work.wait_ms = work.wait_ms.min(limits.wait.as_millis() as u64);
+            Ok(Duration::from_millis(work.wait_ms) + limits.answer)
+        }
+        _ => Ok(limits.answer),
+    }
+}

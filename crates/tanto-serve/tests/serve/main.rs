@@ -1,0 +1,8 @@
+//! Tests of the server and the client's transport over real sockets, with a fake coordinator.
+
+mod coordinator;
+mod hostile;
+mod relay;
+mod site;
+mod tls;
+mod tokens;

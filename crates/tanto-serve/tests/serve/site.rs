@@ -1,0 +1,175 @@
+//! A server in a directory of its own, with one build.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tanto_protocol::*;
+use tanto_serve::client::{self, Connection};
+use tanto_serve::tokens::{self, NewSecret};
+use tanto_serve::{Limits, Options, Server, authority};
+use tanto_testing::Scratch;
+use tokio::sync::oneshot;
+
+use super::coordinator::Coordinator;
+
+pub struct Site {
+    pub dir: Scratch,
+    pub address: SocketAddr,
+    pub coordinator: Coordinator,
+    plain: bool,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Waits until something becomes true; fails after a minute.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Site {
+    /// With TLS.
+    pub fn new(limits: Limits) -> Site {
+        Site::start(limits, false)
+    }
+
+    /// Without TLS, for requests that are written by hand.
+    pub fn plain(limits: Limits) -> Site {
+        Site::start(limits, true)
+    }
+
+    fn start(limits: Limits, plain: bool) -> Site {
+        let dir = Scratch::new("serve");
+        for name in ["state", "serve", "serve/builds", "serve/tls"] {
+            std::fs::create_dir(dir.at(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("../../state", dir.at("serve/builds/main")).unwrap();
+        authority::create(&dir.at("state/ca")).unwrap();
+        issue_leaf(&dir);
+        let coordinator = Coordinator::start(&dir.at("state"), "main");
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let options = Options { dir: dir.at("serve"), listen, plain, limits, log: |line| eprintln!("serve: {line}") };
+        let (stop, stopped) = oneshot::channel();
+        let (ready, address) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let server = Server::bind(options).await.unwrap();
+                ready.send(server.address()).unwrap();
+                server.run_until(async { stopped.await.unwrap_or(()) }).await;
+            });
+        });
+        let address = address.recv().expect("a server");
+        Site { dir, address, coordinator, plain, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// A join file with a fresh secret.
+    pub fn join_file(&self, name: &str, roles: &[Role], pool: Option<u32>) -> JoinFile {
+        let day = Duration::from_secs(24 * 3_600);
+        self.join_file_for(name, roles, pool, day, None)
+    }
+
+    pub fn join_file_for(
+        &self,
+        name: &str,
+        roles: &[Role],
+        pool: Option<u32>,
+        joinable: Duration,
+        lifetime: Option<Duration>,
+    ) -> JoinFile {
+        let (build, name) = ("main".to_owned(), name.to_owned());
+        let new = NewSecret { build, name: name.clone(), roles: Roles(roles.to_vec()), pool, joinable, lifetime };
+        JoinFile {
+            url: format!("{}://{}", if self.plain { "http" } else { "https" }, self.address),
+            build: new.build.clone(),
+            secret: tokens::add(&self.dir.at("serve"), &new).unwrap(),
+            name,
+            authority: authority::certificate(&self.dir.at("state/ca")).unwrap(),
+        }
+    }
+
+    /// A client's token, which has joined.
+    pub fn token(&self, name: &str, roles: &[Role]) -> (JoinFile, String) {
+        let file = self.join_file(name, roles, None);
+        let answer = client::join(&file, client::random_key().unwrap()).unwrap();
+        assert_eq!(answer.name, name);
+        (file, answer.token)
+    }
+
+    /// A connection, once the server is linked with the coordinator.
+    pub fn client(&self, name: &str) -> Connection {
+        let (file, token) = self.token(name, &[Role::Build]);
+        let connection = Connection::new(&file, &token).unwrap();
+        until("a link", || connection.describe().is_ok());
+        while self.coordinator_describes() {}
+        connection
+    }
+
+    /// Removes the requests of `client` from the coordinator's messages.
+    fn coordinator_describes(&self) -> bool {
+        self.coordinator.next_request().2 != ClientRequest::Describe
+    }
+
+    /// Sends bytes over a connection of its own, and returns all that is answered until the server closes it.
+    pub fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // The server may close before it has read everything.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Sends one request by hand; returns the status and all of the answer.
+    pub fn request(&self, method: &str, path: &str, token: &str, body: &[u8]) -> (u16, String) {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let answer = self.raw(&[head.as_bytes(), body].concat());
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.unwrap_or_else(|| panic!("no answer to {method} {path}: {answer:?}")), answer)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().expect("a thread").join();
+        assert!(ended.is_ok() || std::thread::panicking(), "the server has panicked");
+    }
+}
+
+pub fn issue_leaf(dir: &Scratch) {
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    authority::issue_leaf(&dir.at("state/ca"), &names, &dir.at("serve/tls/leaf.pem")).unwrap();
+}
+
+pub fn hello(name: &str, slots: u32) -> Hello {
+    Hello {
+        version: "0".to_owned(),
+        name: name.to_owned(),
+        instance: InstanceId([1; 16]),
+        replace: false,
+        slots,
+        cpus: 2,
+        memory_kib: 1 << 20,
+        disk_kib: 1 << 20,
+        environment: Environment::new(),
+        labels: Vec::new(),
+        root: true,
+        running: Vec::new(),
+        held: Vec::new(),
+    }
+}
+
+pub fn work(wait_ms: u64) -> WorkRequest {
+    WorkRequest { connection: super::coordinator::CONNECTION, number: 1, slots: 1, memory_kib: 1, disk_kib: 1, wait_ms }
+}

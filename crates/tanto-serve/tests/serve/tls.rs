@@ -1,0 +1,98 @@
+//! Certificates and versions of TLS.
+
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use tanto_protocol::{JoinFile, Role};
+use tanto_serve::client::{self, ClientError, Connection};
+use tanto_serve::{Limits, Options, ServeError, Server, authority};
+use tanto_testing::Scratch;
+
+use super::site::{Site, issue_leaf, until};
+
+#[test]
+fn a_server_with_another_authority_or_name_is_refused() {
+    let site = Site::new(Limits::default());
+    let (file, token) = site.token("alpha", &[Role::Build]);
+    let other = Scratch::new("other-ca");
+    authority::create(&other.at("ca")).unwrap();
+    let foreign = JoinFile { authority: authority::certificate(&other.at("ca")).unwrap(), ..file.clone() };
+    let named = JoinFile { url: format!("https://127.0.0.2:{}", site.address.port()), ..file.clone() };
+    for file in [foreign, named] {
+        let error = Connection::new(&file, &token).unwrap().describe().unwrap_err();
+        assert!(matches!(error, ClientError::Certificate(_) | ClientError::Unreachable(_)), "{error}");
+    }
+    let foreign = JoinFile { authority: authority::certificate(&other.at("ca")).unwrap(), ..file };
+    let error = client::join(&foreign, client::random_key().unwrap()).unwrap_err();
+    assert!(matches!(error, ClientError::Certificate(_)), "{error}");
+    assert!(!error.is_transient());
+}
+
+#[test]
+fn the_server_is_found_by_name() {
+    let site = Site::new(Limits::default());
+    let (file, token) = site.token("alpha", &[Role::Build]);
+    let file = JoinFile { url: format!("https://localhost:{}/", site.address.port()), ..file };
+    let client = Connection::new(&file, &token).unwrap();
+    until("a link", || client.describe().is_ok());
+}
+
+/// The certificate that the server shows.
+fn shown(site: &Site, versions: &[&'static rustls::SupportedProtocolVersion]) -> std::io::Result<Vec<u8>> {
+    let mut roots = RootCertStore::empty();
+    let pem = authority::certificate(&site.dir.at("state/ca")).unwrap();
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let mut client = ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap();
+    let mut stream = std::net::TcpStream::connect(site.address).unwrap();
+    while client.is_handshaking() {
+        client.complete_io(&mut stream)?;
+    }
+    Ok(client.peer_certificates().unwrap()[0].to_vec())
+}
+
+#[test]
+fn only_tls_1_3_is_spoken() {
+    let site = Site::new(Limits::default());
+    shown(&site, &[&rustls::version::TLS13]).unwrap();
+    let error = shown(&site, &[&rustls::version::TLS12]).unwrap_err();
+    assert!(error.to_string().contains("ProtocolVersion"), "{error}");
+}
+
+#[test]
+fn a_new_certificate_is_used_at_once_and_a_broken_one_never() {
+    let site = Site::new(Limits::default());
+    let show = || shown(&site, &[&rustls::version::TLS13]).unwrap();
+    let first = show();
+    assert_eq!(show(), first);
+    issue_leaf(&site.dir);
+    let second = show();
+    assert_ne!(second, first);
+    std::fs::write(site.dir.at("serve/tls/leaf.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    assert_eq!(show(), second);
+    std::fs::remove_file(site.dir.at("serve/tls/leaf.pem")).unwrap();
+    assert_eq!(show(), second);
+}
+
+#[test]
+fn without_tls_only_loopback_addresses_are_used() {
+    let dir = Scratch::new("plain");
+    let listen = "0.0.0.0:0".parse().unwrap();
+    let options = Options { dir: dir.at("serve"), listen, plain: true, limits: Limits::default(), log: |_| () };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(matches!(runtime.block_on(Server::bind(options)), Err(ServeError::PlainAddress(_))));
+    for url in ["http://192.0.2.1:1", "http://localhost", "ftp://127.0.0.1", "127.0.0.1:8443", ""] {
+        let file = JoinFile {
+            url: url.to_owned(),
+            build: "main".to_owned(),
+            name: "x".to_owned(),
+            secret: String::new(),
+            authority: String::new(),
+        };
+        assert!(matches!(Connection::new(&file, "x"), Err(ClientError::JoinFile(_))), "{url}");
+    }
+}
