@@ -4,6 +4,7 @@
 //! The input of a panic is saved. After a crash that cannot be caught (stack overflow, out of memory) the input is in
 //! `target/fuzz/TARGET.current`. Runs in the dev profile, in which panics unwind.
 
+mod content;
 mod packages;
 mod snapshot;
 mod targets;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::{packages, snapshot};
+use crate::{content, packages, snapshot};
 
 use tanto_ninja::canon::canonicalize_into;
 use tanto_ninja::disk::{Disk, Mtime};
@@ -29,7 +29,7 @@ pub struct Target {
     pub run: fn(&[u8], &Path),
 }
 
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 15] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -319,6 +319,46 @@ pub const TARGETS: [Target; 13] = [
         ],
         head: 0,
         run: packages::signer,
+    },
+    Target {
+        name: "tree",
+        tokens: &[
+            b"f ",
+            b"x ",
+            b"l ",
+            b"d ",
+            b" 0 ",
+            b" 1 ",
+            b" 4095 ",
+            b"18446744073709551615",
+            b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            b"a/",
+            b"/",
+            b"..",
+            b"../",
+            b"./",
+            b"\\n",
+            b"\\\\",
+            b"\n",
+            b"\0",
+            b"\xff",
+        ],
+        head: 0,
+        run: content::tree,
+    },
+    Target {
+        name: "pack",
+        tokens: &[
+            b"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",
+            b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            b" 0\n",
+            b" 1\nx",
+            b" 18446744073709551615\n",
+            b"end\n",
+            b"\n",
+        ],
+        head: 0,
+        run: content::pack,
     },
 ];
 

@@ -27,7 +27,7 @@ pub(super) struct CacheEntry {
 }
 
 /// The digests of the files of one tree.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct DigestCache {
     entries: HashMap<Vec<u8>, CacheEntry, RandomState>,
 }
@@ -66,6 +66,12 @@ impl DigestCache {
     pub(super) fn replace(&mut self, entries: impl IntoIterator<Item = (Vec<u8>, CacheEntry)>) {
         self.entries.clear();
         self.entries.extend(entries);
+    }
+
+    /// Replaces the digest of a file by a wrong one.
+    #[cfg(test)]
+    pub(super) fn falsify(&mut self, path: &[u8]) {
+        self.entries.get_mut(path).into_iter().for_each(|entry| entry.digest = Digest::of(b"wrong"));
     }
 
     fn content(&self, now_ns: i64) -> Vec<u8> {

@@ -1,8 +1,12 @@
 //! Tests of trees.
 
+mod attacks;
+mod changes;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use tanto_sys::threads::ThreadLimit;
 use tanto_testing::Scratch;
 
 use super::*;
@@ -73,4 +77,48 @@ fn a_tree_survives_the_store() {
     assert_eq!(scan_of(&place, "copy").digest(), manifest.digest());
     let again = sync(&store, &manifest, &place.at("copy"), &options, &mut cache).unwrap();
     assert_eq!(again, Applied::default());
+}
+
+#[test]
+fn ignored_directories_are_no_part_of_a_tree() {
+    let place = Scratch::new("cas-ignored");
+    let store = store(&place);
+    for name in ["t/f", "t/CVS/Root", "t/d/CVS/Root", "t/d/.git"] {
+        place.write(name, name);
+    }
+    let options = ScanOptions { ignored_dirs: vec![b"CVS".into(), b".git".into()], ..ScanOptions::default() };
+    let manifest = scan(&place.at("t"), &options, &mut DigestCache::default()).unwrap();
+    let paths: Vec<_> = manifest.entries().iter().map(|it| str::from_utf8(&it.path).unwrap()).collect();
+    assert_eq!(paths, ["d/.git", "f"], "only directories are ignored");
+    let empty = Manifest::default();
+    sync(&store, &empty, &place.at("t"), &options, &mut DigestCache::default()).unwrap();
+    assert!(place.at("t/d/CVS/Root").exists() && !place.at("t/f").exists());
+}
+
+#[test]
+fn limits_apply_to_scans() {
+    let place = Scratch::new("cas-scan-limits");
+    sample(&place, "t");
+    let scan = |limits| {
+        let options = ScanOptions { limits, ..ScanOptions::default() };
+        scan(&place.at("t"), &options, &mut DigestCache::default())
+    };
+    let limits = ManifestLimits { entries: 6, ..ManifestLimits::default() };
+    scan(limits).unwrap();
+    let refused = [ManifestLimits { entries: 5, ..limits }, ManifestLimits { total_bytes: 9, ..limits }];
+    assert!(refused.into_iter().all(|limits| matches!(scan(limits), Err(TreeError::Manifest(_)))));
+}
+
+#[test]
+fn manifests_do_not_depend_on_the_number_of_threads() {
+    let place = Scratch::new("cas-threads");
+    for number in 0..300 {
+        place.write(&format!("t/{}/{number}", number % 7), number.to_string());
+    }
+    let scan = |threads| {
+        let options = ScanOptions { threads, ..ScanOptions::default() };
+        scan(&place.at("t"), &options, &mut DigestCache::default()).unwrap()
+    };
+    let many = ThreadLimit::AtMost(std::num::NonZeroUsize::new(8).unwrap());
+    assert_eq!(scan(ThreadLimit::ONE), scan(many));
 }
