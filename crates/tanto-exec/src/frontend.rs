@@ -1,10 +1,11 @@
 //! Interface between the run loop and a language: ninja manifests or a package tree.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use crate::event::View;
 use crate::job::{Command, Completion, JobId, JobInfo};
-use crate::runner::Runner;
+use crate::runner::{Runner, Wakeup};
 use crate::schedule::Schedule;
 
 /// Ends the build.
@@ -78,6 +79,26 @@ pub trait Frontend<T = Command, P = Infallible> {
         schedule: &mut Schedule,
         view: &mut dyn View,
     ) -> Result<(), Fatal>;
+
+    /// Starts ready jobs on other machines, with `Schedule::take_elsewhere`. Returns them. Called before jobs start here.
+    fn start_elsewhere(&mut self, _: &mut Schedule, _: &mut dyn View) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the next wakeup of a job that runs on another machine.
+    fn take_wakeup(&mut self) -> Option<Wakeup<P>> {
+        None
+    }
+
+    /// Returns whether the build waits although no job runs and none starts: a machine may come for those that are ready.
+    fn waits_for_machines(&self) -> bool {
+        false
+    }
+
+    /// Returns when `poll_control` has to be called although nothing happens.
+    fn control_interval(&self) -> Option<Duration> {
+        None
+    }
 
     /// Handles pending control requests. Called before each round of starts.
     fn poll_control(&mut self, _: &mut Schedule, _: &mut dyn Runner<T, P>, _: &mut dyn View) -> Result<(), Fatal> {

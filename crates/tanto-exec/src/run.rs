@@ -140,7 +140,8 @@ impl<T, P> Loop<'_, T, P> {
             return Ok(Step::Stop(BuildOutcome::Succeeded));
         }
         self.start_ready()?;
-        if self.running.is_empty() {
+        let Build { frontend, schedule, .. } = &self.build;
+        if self.running.is_empty() && !(schedule.has_next() && frontend.waits_for_machines()) {
             let done = !self.build.schedule.has_work();
             return Ok(Step::Stop(if done { BuildOutcome::Succeeded } else { self.no_progress() }));
         }
@@ -149,7 +150,11 @@ impl<T, P> Loop<'_, T, P> {
             self.tell_printed();
             self.build.view.flush();
         }
-        match self.build.runner.wait(self.patience()) {
+        let wakeup = match self.build.frontend.take_wakeup() {
+            Some(wakeup) => Ok(wakeup),
+            None => self.build.runner.wait(self.patience()),
+        };
+        match wakeup {
             Ok(Wakeup::Completed(completion)) => self.complete(completion),
             Ok(Wakeup::Progress(job, progress)) => {
                 self.build.frontend.on_progress(job, progress, self.build.view);
@@ -174,6 +179,7 @@ impl<T, P> Loop<'_, T, P> {
     }
 
     fn start_ready(&mut self) -> Result<(), Fatal> {
+        self.start_elsewhere()?;
         while self.build.schedule.has_noop() || self.may_start() {
             self.ask_machine();
             match self.build.schedule.take_next() {
@@ -188,6 +194,16 @@ impl<T, P> Loop<'_, T, P> {
             }
         }
         self.tell_hold();
+        Ok(())
+    }
+
+    fn start_elsewhere(&mut self) -> Result<(), Fatal> {
+        let Build { frontend, schedule, view, clock, .. } = &mut self.build;
+        let start_ms = clock.now_ms();
+        for (job, info) in frontend.start_elsewhere(schedule, *view)? {
+            view.event(Event::Started { job, info: &info, at_ms: start_ms });
+            self.running.insert(job, Running { info, start_ms });
+        }
         Ok(())
     }
 
@@ -250,7 +266,7 @@ impl<T, P> Loop<'_, T, P> {
     /// Returns the maximum wait: throttling may end without the end of a job.
     fn patience(&self) -> Option<Duration> {
         let hold = self.build.schedule.throttle_reason().map(|_| ASK_EVERY);
-        hold.into_iter().chain(self.build.view.tick_interval()).min()
+        hold.into_iter().chain(self.build.view.tick_interval()).chain(self.build.frontend.control_interval()).min()
     }
 
     fn start(&mut self, job: JobId) -> Result<(), Fatal> {

@@ -48,7 +48,7 @@ pub trait Runner<T = Command, P = Infallible> {
     /// Returns whether `wait` would return a completion at once.
     fn has_completed(&self) -> bool;
 
-    /// Waits for a wakeup, at most this long. Not called while no command runs.
+    /// Waits for a wakeup, at most this long. Called while no command runs only if other machines may run some.
     fn wait(&mut self, most: Option<Duration>) -> std::io::Result<Wakeup<P>>;
 
     /// Terminates all processes of a running job, which then completes. Returns false if it has none, or the runner

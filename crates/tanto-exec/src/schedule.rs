@@ -288,6 +288,19 @@ impl Schedule {
         Some(Next::Start(job))
     }
 
+    /// Returns the ready jobs that have to run, the most urgent first.
+    pub fn ready_jobs(&self) -> impl Iterator<Item = JobId> {
+        self.ready.iter().map(|rank| rank.job)
+    }
+
+    /// Takes a ready job that runs on another machine: it uses no resources of this one.
+    pub fn take_elsewhere(&mut self, job: JobId) {
+        self.set(job, State::Running);
+        if let Some(admission) = &mut self.admission {
+            admission.ended(job);
+        }
+    }
+
     fn choose(&mut self) -> Option<JobId> {
         let Some(admission) = &mut self.admission else { return Some(self.ready.first()?.job) };
         let jobs = &self.jobs;

@@ -75,7 +75,8 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
     }
 
     fn wait(&mut self, _most: Option<Duration>) -> io::Result<Wakeup> {
-        if let (_, Effect::Interrupts(signal)) = self.running.front().expect("something to wait for") {
+        let Some((_, effect)) = self.running.front() else { return Ok(Wakeup::TimedOut) };
+        if let Effect::Interrupts(signal) = effect {
             return Ok(Wakeup::Interrupted(*signal));
         }
         match self.running.pop_front() {
