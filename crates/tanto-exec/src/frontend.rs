@@ -95,6 +95,11 @@ pub trait Frontend<T = Command, P = Infallible> {
         false
     }
 
+    /// Returns whether the build waits although there is no job: more may be added to the schedule.
+    fn expects_jobs(&self) -> bool {
+        false
+    }
+
     /// Returns when `poll_control` has to be called although nothing happens.
     fn control_interval(&self) -> Option<Duration> {
         None

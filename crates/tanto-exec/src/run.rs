@@ -136,12 +136,11 @@ impl<T, P> Loop<'_, T, P> {
 
     /// Starts everything that may start, then handles one wakeup.
     fn turn(&mut self) -> Result<Step, Fatal> {
-        if !self.build.schedule.has_work() {
+        if !self.build.schedule.has_work() && !self.build.frontend.expects_jobs() {
             return Ok(Step::Stop(BuildOutcome::Succeeded));
         }
         self.start_ready()?;
-        let Build { frontend, schedule, .. } = &self.build;
-        if self.running.is_empty() && !(schedule.has_next() && frontend.waits_for_machines()) {
+        if self.running.is_empty() && !self.waits() {
             let done = !self.build.schedule.has_work();
             return Ok(Step::Stop(if done { BuildOutcome::Succeeded } else { self.no_progress() }));
         }
@@ -176,6 +175,12 @@ impl<T, P> Loop<'_, T, P> {
             }
             Err(error) => Err(stopped(b"waiting for commands", &error)),
         }
+    }
+
+    /// Returns whether something may happen although no job runs.
+    fn waits(&self) -> bool {
+        let Build { frontend, schedule, .. } = &self.build;
+        frontend.expects_jobs() || schedule.has_next() && frontend.waits_for_machines()
     }
 
     fn start_ready(&mut self) -> Result<(), Fatal> {

@@ -140,7 +140,7 @@ pub struct LeaseProgress {
     pub lease: LeaseId,
     /// The running stage; empty before the first and after the last.
     pub stage: String,
-    /// When it began, in milliseconds before this message.
+    /// How long it has run.
     pub stage_ms: u64,
     /// Stages that ended since the last heartbeat that was answered.
     #[serde(default)]
@@ -372,6 +372,20 @@ impl Lease {
 }
 
 impl LeaseProgress {
+    /// The progress of an attempt that has not begun.
+    pub fn new(lease: LeaseId) -> LeaseProgress {
+        LeaseProgress {
+            lease,
+            stage: String::new(),
+            stage_ms: 0,
+            ended: Vec::new(),
+            cpu_ms: 0,
+            memory_kib: 0,
+            disk_kib: 0,
+            output: String::new(),
+        }
+    }
+
     fn check(&self) -> Result<(), MessageError> {
         limit("stage", self.stage.len(), 64)?;
         limit("output", self.output.len(), MAX_TEXT)?;

@@ -2,12 +2,16 @@
 
 mod client;
 mod frames;
+mod link;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub use self::client::{AskError, ask};
+pub use self::link::LinkEvent;
 pub use self::server::Server;
+
+use tanto_protocol::ToServer;
 
 /// The name of the socket in the state directory.
 pub const SOCKET: &str = "socket";
@@ -32,6 +36,8 @@ pub enum Request {
     Skip(Vec<String>),
     /// Terminate these.
     Kill(Vec<String>),
+    /// Relay the requests of clients on this connection, instead of one answer.
+    Link,
 }
 
 impl Request {
@@ -67,6 +73,14 @@ pub trait ControlServer {
 
     /// Sends the answer to a request.
     fn answer(&mut self, connection: u64, answer: Response);
+
+    /// Returns the next event of the connection to the server of clients. Follows `next`, which receives.
+    fn next_link_event(&mut self) -> Option<LinkEvent> {
+        None
+    }
+
+    /// Sends a message to the server of clients, if it is connected.
+    fn send_to_server(&mut self, _: &ToServer) {}
 }
 
 /// No requests.

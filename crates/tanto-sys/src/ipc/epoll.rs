@@ -15,6 +15,7 @@ pub enum Interest {
     Read,
     /// Writable.
     Write,
+    ReadAndWrite,
 }
 
 impl Interest {
@@ -22,6 +23,7 @@ impl Interest {
         match self {
             Interest::Read => EventFlags::IN,
             Interest::Write => EventFlags::OUT,
+            Interest::ReadAndWrite => EventFlags::IN | EventFlags::OUT,
         }
     }
 }

@@ -97,6 +97,7 @@ impl Request {
             }
             Request::Skip(packages) => [vec![b"skip".to_vec()], names(packages)].concat(),
             Request::Kill(packages) => [vec![b"kill".to_vec()], names(packages)].concat(),
+            Request::Link => vec![b"link".to_vec()],
         };
         words.extend(all.iter().map(Vec::as_slice));
         framed(&words)
@@ -114,6 +115,7 @@ impl Request {
             }
             [b"skip", packages @ ..] => Request::Skip(all(packages)?),
             [b"kill", packages @ ..] => Request::Kill(all(packages)?),
+            [b"link"] => Request::Link,
             _ => return Err(FrameError::Malformed),
         })
     }

@@ -1,6 +1,6 @@
 //! The coordinator's side of the socket. It never blocks, however slow or malformed a connection is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -8,11 +8,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tanto_protocol::ToServer;
 use tanto_sys::ipc::epoll::{Epoll, Interest};
 use tanto_sys::ipc::unix_socket;
 use tanto_sys::user;
 
 use super::frames::{self, FrameError};
+use super::link::{Link, LinkError, LinkEvent, is_later};
 use super::{ControlServer, Request, Response, SOCKET};
 
 /// The maximum number of connections; others are closed.
@@ -33,6 +35,9 @@ pub struct Server {
     connections: BTreeMap<u64, Connection>,
     /// The number of the last connection.
     last: u64,
+    /// The connection to the server of clients.
+    link: Option<u64>,
+    link_events: VecDeque<LinkEvent>,
 }
 
 #[derive(Debug)]
@@ -50,6 +55,8 @@ enum Phase {
     Waiting,
     /// Still to be sent.
     Receiving(Vec<u8>),
+    /// The connection to the server of clients.
+    Linked(Link),
 }
 
 impl Server {
@@ -58,7 +65,8 @@ impl Server {
         let listener = unix_socket::listen(state, SOCKET)?;
         let set = Epoll::new()?;
         set.add(&listener, LISTENER, Interest::Read)?;
-        Ok(Server { path: state.join(SOCKET), listener, set, connections: BTreeMap::new(), last: LISTENER })
+        let (connections, link_events) = (BTreeMap::new(), VecDeque::new());
+        Ok(Server { path: state.join(SOCKET), listener, set, connections, last: LISTENER, link: None, link_events })
     }
 
     /// Returns a descriptor that is readable when there may be a request.
@@ -89,8 +97,8 @@ impl Server {
 
     /// Closes connections that exceeded the time limit.
     fn close_expired(&mut self) {
-        self.connections
-            .retain(|_, connection| matches!(connection.phase, Phase::Waiting) || connection.since.elapsed() < TIMEOUT);
+        let is_endless = |phase: &Phase| matches!(phase, Phase::Waiting | Phase::Linked(_));
+        self.connections.retain(|_, connection| is_endless(&connection.phase) || connection.since.elapsed() < TIMEOUT);
     }
 
     /// Reads from a connection. Returns its request if that is complete. A malformed one is refused.
@@ -98,6 +106,10 @@ impl Server {
         let connection = self.connections.get_mut(&number)?;
         match connection.read() {
             Ok(None) => None,
+            Ok(Some(Request::Link)) => {
+                self.begin_link(number);
+                None
+            }
             Ok(Some(request)) => {
                 (connection.phase, connection.since) = (Phase::Waiting, Instant::now());
                 // Nothing more is read.
@@ -123,8 +135,52 @@ impl Server {
     }
 }
 
-fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+/// The link to the server of clients.
+impl Server {
+    fn begin_link(&mut self, number: u64) {
+        if let Some(earlier) = self.link.replace(number) {
+            self.connections.remove(&earlier);
+            self.link_events.push_back(LinkEvent::Down("another server has connected".into()));
+        }
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.phase = Phase::Linked(Link::default());
+            self.link_events.push_back(LinkEvent::Up);
+        }
+    }
+
+    fn receive_from_link(&mut self, number: u64) {
+        let Some(Connection { stream, phase: Phase::Linked(link), .. }) = self.connections.get_mut(&number) else {
+            return;
+        };
+        match link.receive(stream) {
+            Ok(messages) => {
+                let events = messages.into_iter().map(|message| LinkEvent::Message(Box::new(message)));
+                self.link_events.extend(events);
+                self.send_on_link(number);
+            }
+            Err(error) => self.cut_link(&error),
+        }
+    }
+
+    fn send_on_link(&mut self, number: u64) {
+        let Some(Connection { stream, phase: Phase::Linked(link), .. }) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let interest = match link.send(stream) {
+            Ok(true) => Interest::Read,
+            Ok(false) => Interest::ReadAndWrite,
+            Err(error) => return self.cut_link(&error),
+        };
+        // An error means that the connection is gone, which reading reports.
+        let _ = self.set.modify(stream, number, interest);
+    }
+
+    fn cut_link(&mut self, error: &LinkError) {
+        if let Some(number) = self.link.take() {
+            self.connections.remove(&number);
+            self.link_events.push_back(LinkEvent::Down(error.to_string()));
+        }
+    }
 }
 
 impl Connection {
@@ -157,6 +213,10 @@ impl ControlServer for Server {
                 self.accept();
                 continue;
             }
+            if self.link == Some(number) {
+                self.receive_from_link(number);
+                continue;
+            }
             self.send(number);
             if let Some(request) = self.receive(number) {
                 return Some((number, request));
@@ -170,6 +230,19 @@ impl ControlServer for Server {
         (connection.phase, connection.since) = (Phase::Receiving(answer.bytes()), Instant::now());
         let _ = self.set.modify(&connection.stream, number, Interest::Write);
         self.send(number);
+    }
+
+    fn next_link_event(&mut self) -> Option<LinkEvent> {
+        self.link_events.pop_front()
+    }
+
+    fn send_to_server(&mut self, message: &ToServer) {
+        let Some(number) = self.link else { return };
+        let Some(Connection { phase: Phase::Linked(link), .. }) = self.connections.get_mut(&number) else { return };
+        match link.push(message) {
+            Ok(()) => self.send_on_link(number),
+            Err(error) => self.cut_link(&error),
+        }
     }
 }
 

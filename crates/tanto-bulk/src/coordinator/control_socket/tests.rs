@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use tanto_protocol::{Message, ToCoordinator};
 use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::ipc::unix_socket;
 use tanto_testing::{Random, Scratch, seeds};
@@ -27,7 +28,7 @@ fn requests() -> Vec<Request> {
 
 #[test]
 fn requests_are_decoded_as_they_were_encoded() {
-    for request in requests() {
+    for request in requests().into_iter().chain([Request::Link]) {
         let bytes = request.bytes();
         let words = frames::frame(&bytes).unwrap().unwrap();
         assert_eq!(Request::of(&words), Ok(request));
@@ -169,4 +170,108 @@ fn stale_socket_is_replaced() {
     drop(server);
     assert!(matches!(ask(&state, &Request::Status), Err(AskError::NoBuild)));
     drop(world.place);
+}
+
+/// Connects to a server as the server of clients does.
+fn link(place: &Scratch) -> UnixStream {
+    let mut stream = unix_socket::connect(&PathBuf::from(place.text()), SOCKET).unwrap();
+    stream.write_all(&[frames::greeting(), Request::Link.bytes()].concat()).unwrap();
+    stream
+}
+
+/// Returns the next event, which comes soon.
+fn next_event(server: &mut Server) -> LinkEvent {
+    loop {
+        assert_eq!(server.next(), None);
+        if let Some(event) = server.next_link_event() {
+            return event;
+        }
+        thread::yield_now();
+    }
+}
+
+fn framed(message: &ToCoordinator) -> Vec<u8> {
+    let bytes = message.encode().unwrap();
+    [&(bytes.len() as u32).to_le_bytes(), &bytes[..]].concat()
+}
+
+#[test]
+fn messages_are_relayed_in_both_directions_however_they_are_cut() {
+    let place = Scratch::new("bulk-link");
+    let mut server = Server::open(&PathBuf::from(place.text())).unwrap();
+    let mut stream = link(&place);
+    assert_eq!(next_event(&mut server), LinkEvent::Up);
+    let messages: Vec<ToCoordinator> = (0..50).map(|number| ToCoordinator::Gone { number }).collect();
+    let bytes: Vec<u8> = messages.iter().flat_map(framed).collect();
+    let mut random = Random::new(1);
+    let mut received = Vec::new();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let cut = (1 + random.below(40)).min(rest.len());
+        stream.write_all(&rest[..cut]).unwrap();
+        rest = &rest[cut..];
+        assert_eq!(server.next(), None);
+        while let Some(event) = server.next_link_event() {
+            received.push(event);
+        }
+    }
+    while received.len() < messages.len() {
+        received.push(next_event(&mut server));
+    }
+    let expected: Vec<LinkEvent> = messages.into_iter().map(|it| LinkEvent::Message(Box::new(it))).collect();
+    assert_eq!(received, expected);
+}
+
+#[test]
+fn a_large_message_is_sent_in_parts() {
+    let place = Scratch::new("bulk-link-large");
+    let mut server = Server::open(&PathBuf::from(place.text())).unwrap();
+    let mut stream = link(&place);
+    assert_eq!(next_event(&mut server), LinkEvent::Up);
+    let files: Vec<_> = (0..20_000_u64)
+        .map(|size| tanto_protocol::ProvidedFile { digest: tanto_protocol::Digest([7; 32]), size, path: "/x".into() })
+        .collect();
+    let message = ToServer::Provide { files };
+    server.send_to_server(&message);
+    let reader = thread::spawn(move || {
+        let mut greeting = vec![0; frames::greeting().len()];
+        stream.read_exact(&mut greeting).unwrap();
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        stream.read_exact(&mut bytes).unwrap();
+        ToServer::decode(&bytes).unwrap()
+    });
+    while !reader.is_finished() {
+        assert_eq!(server.next(), None);
+        thread::yield_now();
+    }
+    assert_eq!(reader.join().unwrap(), message);
+    assert!(matches!(next_event(&mut server), LinkEvent::Down(_)), "the reader has closed the connection");
+}
+
+#[test]
+fn malformed_messages_cut_the_link() {
+    let place = Scratch::new("bulk-link-bad");
+    let mut server = Server::open(&PathBuf::from(place.text())).unwrap();
+    for bad in [&b"\xff\xff\xff\xff"[..], b"\x02\0\0\0{}", b"\x03\0\0\0abc"] {
+        let mut stream = link(&place);
+        assert_eq!(next_event(&mut server), LinkEvent::Up);
+        stream.write_all(bad).unwrap();
+        assert!(matches!(next_event(&mut server), LinkEvent::Down(_)), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_new_server_replaces_the_old_one() {
+    let place = Scratch::new("bulk-link-twice");
+    let mut server = Server::open(&PathBuf::from(place.text())).unwrap();
+    let _first = link(&place);
+    assert_eq!(next_event(&mut server), LinkEvent::Up);
+    let mut second = link(&place);
+    assert!(matches!(next_event(&mut server), LinkEvent::Down(_)));
+    assert_eq!(next_event(&mut server), LinkEvent::Up);
+    let message = ToCoordinator::Gone { number: 3 };
+    second.write_all(&framed(&message)).unwrap();
+    assert_eq!(next_event(&mut server), LinkEvent::Message(Box::new(message)));
 }

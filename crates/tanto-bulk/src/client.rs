@@ -1,0 +1,153 @@
+//! A client of a bulk build on another machine: builds the packages of its leases with the run loop, sandboxes and limits of
+//! a local build.
+
+mod frontend;
+mod session;
+mod slots;
+pub mod transport;
+mod uploads;
+mod workspace;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use tanto_exec::clock::RealClock;
+use tanto_exec::event::View;
+use tanto_exec::run::{self, BuildOutcome};
+use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
+use tanto_exec::schedule::{ResourceSample, Schedule};
+use tanto_protocol::Hello;
+use tanto_sys::fs::page_cache;
+
+use self::frontend::{ClientFrontend, ClientState};
+use self::session::Session;
+use self::slots::{Incoming, Slot, Wake};
+use self::transport::Transport;
+use self::uploads::{HeldResult, Uploads};
+use self::workspace::Workspace;
+use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::runner::AttemptRunner;
+use crate::error::{BulkError, cause};
+
+/// The parts of a client that does not yet run.
+pub struct Client<'a> {
+    pub settings: &'a BuildSettings,
+    pub runner: RunnerOptions,
+    pub transport: Arc<dyn Transport>,
+    pub hello: Hello,
+    /// Contains the client's files.
+    pub dir: PathBuf,
+    /// Returns free memory in KiB.
+    pub free_memory: fn() -> u64,
+}
+
+/// Results that are uploaded at a time.
+const UPLOADS: usize = 4;
+/// The capacity of the channel to the loop, for each slot.
+const MESSAGES: usize = 4;
+
+impl Client<'_> {
+    /// Builds packages until the coordinator drains or refuses the client, or a signal interrupts it. The process has one
+    /// thread, and is in its mount namespace.
+    pub fn run(self, view: &mut dyn View) -> Result<BuildOutcome, BulkError> {
+        let Client { settings, runner, transport, hello, dir, free_memory } = self;
+        let failed = |error| BulkError::io("opening ", &dir)(error);
+        let workspace = Workspace::open(Path::new(&settings.packages), &settings.suffix, &dir.join("blobs"));
+        let workspace = Arc::new(workspace.map_err(failed)?);
+        let held = held_results(Path::new(&settings.logs));
+        let slots = hello.slots as usize;
+        let leases: Vec<_> = held.iter().map(|it| it.lease).collect();
+        let place = dir.clone();
+        let free = Box::new(move || (free_memory(), page_cache::free_kib(&place).unwrap_or(0)));
+        let session = Arc::new(Session::new(transport, hello, leases, free));
+        session.connect().map_err(|error| BulkError::Invalid(error.to_string()))?;
+        let (woken, wake) = wake_pair().map_err(failed)?;
+        let wake_fd = Some(OwnedFd::from(woken.try_clone().map_err(failed)?));
+        let mut process_runner =
+            ProcessRunner::new(RunnerOptions { wake_fd, ..runner }).map_err(|error| cause(&error))?;
+        let (incoming, results, free_slots) = start_threads(&session, &workspace, slots, wake)?;
+        held.into_iter().for_each(|it| drop(results.send(it)));
+        let clock = RealClock::start();
+        let mut frontend = ClientFrontend {
+            settings,
+            clock: &clock,
+            session: Arc::clone(&session),
+            workspace,
+            incoming,
+            woken,
+            slots: free_slots,
+            results,
+            attempts: BTreeMap::new(),
+            jobs: 0,
+            state: ClientState::Working,
+        };
+        let mut schedule = Schedule::new();
+        schedule.begin();
+        let run = run::Build {
+            frontend: &mut frontend,
+            schedule: &mut schedule,
+            runner: &mut AttemptRunner::new(&mut process_runner, settings, &clock),
+            view,
+            clock: &clock,
+            failures_allowed: usize::MAX,
+            sampler: &mut ResourceSample::default,
+        };
+        let outcome = run.run();
+        session.stop();
+        match frontend.state {
+            ClientState::Refused(why) => Err(BulkError::Invalid(why)),
+            ClientState::Working | ClientState::Draining => Ok(outcome),
+        }
+    }
+}
+
+type Channels = (Receiver<Incoming>, Sender<HeldResult>, Vec<std::sync::mpsc::SyncSender<()>>);
+
+fn start_threads(
+    session: &Arc<Session>,
+    workspace: &Arc<Workspace>,
+    slots: usize,
+    wake: Wake,
+) -> Result<Channels, BulkError> {
+    let (to_loop, incoming) = sync_channel(slots * MESSAGES);
+    let (results, to_upload) = channel();
+    let to_upload = Arc::new(Mutex::new(to_upload));
+    for number in 0..UPLOADS {
+        let (session, results) = (Arc::clone(session), Arc::clone(&to_upload));
+        slots::start_uploads(number, Uploads { session, results })?;
+    }
+    slots::start_heartbeats(Arc::clone(session), to_loop.clone(), Arc::clone(&wake))?;
+    let mut free_slots = Vec::new();
+    for number in 0..slots {
+        let (to_slot, free) = sync_channel(1);
+        free_slots.push(to_slot);
+        let (session, workspace) = (Arc::clone(session), Arc::clone(workspace));
+        let (incoming, wake) = (to_loop.clone(), Arc::clone(&wake));
+        Slot { number, session, workspace, incoming, wake, free }.start()?;
+    }
+    Ok((incoming, results, free_slots))
+}
+
+/// Returns a stream that is readable after a call of the function.
+fn wake_pair() -> std::io::Result<(UnixStream, Wake)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    theirs.set_nonblocking(true)?;
+    // A full buffer wakes the loop too.
+    Ok((ours, Arc::new(move || drop((&theirs).write(&[0])))))
+}
+
+/// Returns the results that an earlier process left in the directories of their attempts.
+fn held_results(logs: &Path) -> Vec<HeldResult> {
+    let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries(logs)
+        .flat_map(|package| entries(&package).collect::<Vec<_>>())
+        .filter_map(|dir| HeldResult::read(&dir))
+        .collect()
+}

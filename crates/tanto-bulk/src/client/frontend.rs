@@ -1,0 +1,218 @@
+//! The client's side of the run loop: each lease is a job.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::time::Duration;
+
+use tanto_exec::clock::Clock;
+use tanto_exec::event::{Event, Level, View};
+use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
+use tanto_exec::job::report::TerminationReason;
+use tanto_exec::job::{JobId, JobInfo};
+use tanto_exec::runner::Runner;
+use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
+use tanto_protocol::{
+    AttemptOutcome, AttemptResult, HeartbeatAnswer, Lease, LeaseAction, LeaseId, LeaseInstruction, StageResult,
+};
+
+use super::session::Session;
+use super::slots::Incoming;
+use super::uploads::HeldResult;
+use super::workspace::Workspace;
+use crate::attempt::build_settings::BuildSettings;
+use crate::attempt::directory::AttemptDir;
+use crate::attempt::runner::{AttemptEvent, Task};
+
+/// See the module.
+pub struct ClientFrontend<'a> {
+    pub settings: &'a BuildSettings,
+    pub clock: &'a dyn Clock,
+    pub session: Arc<Session>,
+    pub workspace: Arc<Workspace>,
+    pub incoming: Receiver<Incoming>,
+    /// Readable when there may be a message.
+    pub woken: UnixStream,
+    /// To the thread of each slot.
+    pub slots: Vec<SyncSender<()>>,
+    pub results: Sender<HeldResult>,
+    pub attempts: BTreeMap<JobId, ActiveLease>,
+    /// Jobs added so far.
+    pub jobs: u32,
+    pub state: ClientState,
+}
+
+/// An attempt at the package of a lease.
+pub struct ActiveLease {
+    pub slot: usize,
+    pub lease: Box<Lease>,
+    pub result: Option<Box<AttemptResult>>,
+    /// Its result would be refused.
+    pub is_superseded: bool,
+}
+
+/// Whether the client takes leases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ClientState {
+    Working,
+    /// It ends with its last attempt.
+    Draining,
+    /// The coordinator refuses it, for this reason.
+    Refused(String),
+}
+
+/// Between two looks whether all results are settled.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
+/// Most bytes of output in a heartbeat.
+const MAX_OUTPUT: usize = 8 << 10;
+
+impl ClientFrontend<'_> {
+    fn receive(&mut self, message: Incoming, schedule: &mut Schedule, runner: &mut dyn Runner<Task, AttemptEvent>) {
+        match message {
+            Incoming::Lease(slot, lease) => self.add(slot, lease, schedule),
+            Incoming::Instructions(answer) => self.follow_instructions(answer, runner),
+            Incoming::Refused(why) => self.state = ClientState::Refused(why),
+        }
+    }
+
+    fn add(&mut self, slot: usize, lease: Box<Lease>, schedule: &mut Schedule) {
+        self.jobs += 1;
+        let order = self.jobs;
+        let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
+        self.attempts.insert(job, ActiveLease { slot, lease, result: None, is_superseded: false });
+        schedule.enqueue_if_ready(job);
+    }
+
+    fn follow_instructions(&mut self, answer: HeartbeatAnswer, runner: &mut dyn Runner<Task, AttemptEvent>) {
+        for LeaseInstruction { lease, action } in answer.leases {
+            let Some((&job, attempt)) = self.attempts.iter_mut().find(|(_, it)| it.lease.lease == lease) else {
+                continue;
+            };
+            match action {
+                LeaseAction::Follow => {
+                    let output = runner.output_tail(job, MAX_OUTPUT).unwrap_or_default();
+                    let output = String::from_utf8_lossy(output).into_owned();
+                    self.session.update(lease, |progress| progress.output = output);
+                }
+                LeaseAction::Supersede => {
+                    attempt.is_superseded = true;
+                    runner.terminate(job, TerminationReason::Requested);
+                }
+                LeaseAction::Stop => {
+                    runner.terminate(job, TerminationReason::Requested);
+                }
+            }
+        }
+        if answer.drain && self.state == ClientState::Working {
+            self.state = ClientState::Draining;
+        }
+    }
+
+    fn lease(&self, job: JobId) -> LeaseId {
+        self.attempts[&job].lease.lease
+    }
+
+    /// Hands the result to the uploads and the slot to its thread.
+    fn finish(&mut self, attempt: ActiveLease, view: &mut dyn View) {
+        let ActiveLease { slot, lease, result, is_superseded } = attempt;
+        self.workspace.release(&lease.packages);
+        let unreported: Vec<StageResult> = self.session.end(lease.lease);
+        let dir = AttemptDir::of(self.settings, &lease.spec);
+        let why = "it could not be started".to_owned();
+        let result = result.map_or_else(|| AttemptResult::of(AttemptOutcome::MachineFailed { why }), |it| *it);
+        let stages = unreported.into_iter().chain(result.stages.iter().cloned()).collect();
+        let held =
+            HeldResult { lease: lease.lease, result: AttemptResult { stages, ..result }, dir: dir.path().to_owned() };
+        if is_superseded {
+            dir.clear();
+            self.session.settled(lease.lease);
+        } else {
+            if let Err(error) = held.save() {
+                let text = format!("{}: the result cannot be saved: {error}", lease.spec.name);
+                view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
+            }
+            // Without its threads, the client ends.
+            let _ = self.results.send(held);
+        }
+        let _ = self.slots[slot].try_send(());
+    }
+}
+
+impl Frontend<Task, AttemptEvent> for ClientFrontend<'_> {
+    fn start(&mut self, job: JobId) -> Result<Start<Task>, Fatal> {
+        let ActiveLease { slot, lease, .. } = &self.attempts[&job];
+        let name = lease.spec.name.clone().into_bytes();
+        let command = lease.spec.location.clone().into_bytes();
+        let info = JobInfo { command, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
+        Ok(Start::Run(Task::Attempt(Rc::new(lease.spec.clone()), *slot), info))
+    }
+
+    fn on_progress(&mut self, job: JobId, event: AttemptEvent, view: &mut dyn View) {
+        match event {
+            AttemptEvent::Stage { stage, at_ms, ended } => {
+                self.session.stage_begins(self.lease(job), stage.name(), ended);
+                view.event(Event::Stage { job, stage: stage.name(), at_ms });
+            }
+            AttemptEvent::Result(result) => {
+                if let Some(attempt) = self.attempts.get_mut(&job) {
+                    attempt.result = Some(result);
+                }
+            }
+        }
+    }
+
+    fn finish_job(
+        &mut self,
+        job: JobId,
+        _: JobOutcome<'_>,
+        _: &mut Schedule,
+        view: &mut dyn View,
+    ) -> Result<(), Fatal> {
+        if let Some(attempt) = self.attempts.remove(&job) {
+            self.finish(attempt, view);
+        }
+        Ok(())
+    }
+
+    fn expects_jobs(&self) -> bool {
+        match self.state {
+            ClientState::Working => true,
+            ClientState::Draining => !self.attempts.is_empty() || self.session.holds_results(),
+            ClientState::Refused(_) => !self.attempts.is_empty(),
+        }
+    }
+
+    fn control_interval(&self) -> Option<Duration> {
+        // Nothing wakes the loop when a result is settled.
+        (self.state == ClientState::Draining).then_some(DRAIN_INTERVAL)
+    }
+
+    fn poll_control(
+        &mut self,
+        schedule: &mut Schedule,
+        runner: &mut dyn Runner<Task, AttemptEvent>,
+        _: &mut dyn View,
+    ) -> Result<(), Fatal> {
+        let mut wakeups = [0; 256];
+        while (&self.woken).read(&mut wakeups).is_ok_and(|length| length > 0) {}
+        while let Ok(message) = self.incoming.try_recv() {
+            self.receive(message, schedule, runner);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, _: &mut dyn View) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn outputs(&self, job: JobId) -> Vec<Vec<u8>> {
+        self.attempts.get(&job).map(|it| it.lease.spec.name.clone().into_bytes()).into_iter().collect()
+    }
+
+    fn on_abort(&mut self, job: JobId, _: &mut dyn View) {
+        self.attempts.remove(&job);
+    }
+}

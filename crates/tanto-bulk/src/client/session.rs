@@ -1,0 +1,258 @@
+//! The client's connection to the coordinator, which the I/O threads share: says hello again when the connection is lost,
+//! repeats requests that did not arrive, and keeps the progress of all leases for heartbeats.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tanto_protocol::{
+    Bye, ClientAnswer, ClientRequest, ConnectionId, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer, LeaseId,
+    LeaseProgress, RefusalCode, StageResult,
+};
+
+use super::transport::{Backoff, Transport, TransportError};
+
+/// Memory and disk space that are free, in KiB.
+pub type FreeResources = (u64, u64);
+
+/// See the module.
+pub struct Session {
+    transport: Arc<dyn Transport>,
+    hello: Hello,
+    free: Box<dyn Fn() -> FreeResources + Send + Sync>,
+    state: Mutex<State>,
+    requests: AtomicU64,
+    is_stopping: AtomicBool,
+    /// Signaled when the client stops.
+    stopped: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    connection: Option<HelloAnswer>,
+    heartbeats: u64,
+    /// Leases whose attempts run.
+    running: BTreeMap<LeaseId, Running>,
+    /// Leases whose results are not settled.
+    held: BTreeSet<LeaseId>,
+}
+
+struct Running {
+    progress: LeaseProgress,
+    stage_began: Instant,
+}
+
+impl Session {
+    pub fn new(
+        transport: Arc<dyn Transport>,
+        hello: Hello,
+        held: impl IntoIterator<Item = LeaseId>,
+        free: Box<dyn Fn() -> FreeResources + Send + Sync>,
+    ) -> Session {
+        let state = State { held: held.into_iter().collect(), ..State::default() };
+        Session {
+            transport,
+            hello,
+            free,
+            state: Mutex::new(state),
+            requests: AtomicU64::new(0),
+            is_stopping: AtomicBool::new(false),
+            stopped: Condvar::new(),
+        }
+    }
+
+    pub fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    /// Free memory and disk space, in KiB.
+    pub fn free(&self) -> FreeResources {
+        (self.free)()
+    }
+
+    /// Returns the number of a new request for work.
+    pub fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Says hello, unless a connection exists.
+    pub fn connect(&self) -> Result<HelloAnswer, TransportError> {
+        let mut state = self.lock();
+        if let Some(connection) = &state.connection {
+            return Ok(connection.clone());
+        }
+        let hello = Hello {
+            running: state.running.keys().copied().collect(),
+            held: state.held.iter().copied().collect(),
+            ..self.hello.clone()
+        };
+        match self.transport.request(ClientRequest::Hello(Box::new(hello)))? {
+            ClientAnswer::Hello(answer) => {
+                state.connection = Some(answer.clone());
+                Ok(answer)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends a request on the connection until it is answered. Returns `None` when the client stops.
+    pub fn call(
+        &self,
+        request: impl Fn(ConnectionId) -> ClientRequest,
+    ) -> Result<Option<ClientAnswer>, TransportError> {
+        let mut backoff = Backoff::default();
+        while !self.is_stopping() {
+            let answer = self.connect().and_then(|connection| {
+                let answer = self.transport.request(request(connection.connection));
+                self.forget_ended(&answer, connection.connection);
+                answer
+            });
+            match answer {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(TransportError::Refused(refusal)) if refusal.code == RefusalCode::Connection => {}
+                Err(TransportError::Refused(refusal)) if !is_temporary(refusal.code) => {
+                    return Err(TransportError::Refused(refusal));
+                }
+                Err(TransportError::Failed(why)) => return Err(TransportError::Failed(why)),
+                Err(_) => {}
+            }
+            self.sleep(backoff.next(self.salt()));
+        }
+        Ok(None)
+    }
+
+    /// Forgets a connection that the coordinator no longer knows.
+    fn forget_ended(&self, answer: &Result<ClientAnswer, TransportError>, connection: ConnectionId) {
+        let Err(TransportError::Refused(refusal)) = answer else { return };
+        if refusal.code == RefusalCode::Connection {
+            let mut state = self.lock();
+            state.connection.take_if(|it| it.connection == connection);
+        }
+    }
+
+    /// Sends a heartbeat.
+    pub fn heartbeat(&self) -> Result<HeartbeatAnswer, TransportError> {
+        let connection = self.connect()?.connection;
+        let heartbeat = self.next_heartbeat(connection);
+        let reported: Vec<(LeaseId, usize)> =
+            heartbeat.leases.iter().map(|progress| (progress.lease, progress.ended.len())).collect();
+        let answer = self.transport.request(ClientRequest::Heartbeat(heartbeat));
+        self.forget_ended(&answer, connection);
+        match answer? {
+            ClientAnswer::Heartbeat(answer) => {
+                self.forget_reported(&reported);
+                Ok(answer)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn next_heartbeat(&self, connection: ConnectionId) -> Heartbeat {
+        let (memory_kib, disk_kib) = self.free();
+        let mut state = self.lock();
+        state.heartbeats += 1;
+        let progress = |it: &Running| {
+            let stage_ms = u64::try_from(it.stage_began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            LeaseProgress { stage_ms, ..it.progress.clone() }
+        };
+        let (number, leases) = (state.heartbeats, state.running.values().map(progress).collect());
+        Heartbeat { connection, number, memory_kib, disk_kib, leases }
+    }
+
+    fn forget_reported(&self, reported: &[(LeaseId, usize)]) {
+        let mut state = self.lock();
+        for (lease, count) in reported {
+            if let Some(Running { progress, .. }) = state.running.get_mut(lease) {
+                progress.ended.drain(..(*count).min(progress.ended.len()));
+            }
+        }
+    }
+
+    /// Records that a lease was taken.
+    pub fn begin(&self, lease: LeaseId) {
+        let running = Running { progress: LeaseProgress::new(lease), stage_began: Instant::now() };
+        self.lock().running.insert(lease, running);
+    }
+
+    /// Records that a stage begins after the one that has ended.
+    pub fn stage_begins(&self, lease: LeaseId, stage: &str, ended: Option<StageResult>) {
+        if let Some(running) = self.lock().running.get_mut(&lease) {
+            running.stage_began = Instant::now();
+            running.progress.stage = stage.to_owned();
+            running.progress.ended.extend(ended);
+        }
+    }
+
+    /// Changes the progress of a running attempt.
+    pub fn update(&self, lease: LeaseId, change: impl FnOnce(&mut LeaseProgress)) {
+        if let Some(running) = self.lock().running.get_mut(&lease) {
+            change(&mut running.progress);
+        }
+    }
+
+    /// Records that an attempt has ended. Returns the stages that were not reported. Its result is held until it is settled.
+    pub fn end(&self, lease: LeaseId) -> Vec<StageResult> {
+        let mut state = self.lock();
+        state.held.insert(lease);
+        state.running.remove(&lease).map(|it| it.progress.ended).unwrap_or_default()
+    }
+
+    /// Forgets a lease.
+    pub fn settled(&self, lease: LeaseId) {
+        let mut state = self.lock();
+        state.held.remove(&lease);
+        state.running.remove(&lease);
+    }
+
+    /// Whether results are not settled.
+    pub fn holds_results(&self) -> bool {
+        !self.lock().held.is_empty()
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Makes all threads stop, and says goodbye. The coordinator opens the packages of running attempts again.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.stopped.notify_all();
+        let connection = self.lock().connection.take();
+        if let Some(HelloAnswer { connection, .. }) = connection {
+            // Without it, the coordinator waits until the lease time is over.
+            let _ = self.transport.request(ClientRequest::Bye(Bye { connection }));
+        }
+    }
+
+    /// Waits, but not longer than the client lives.
+    pub fn sleep(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut state = self.lock();
+        while !self.is_stopping() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.stopped.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Differs between clients.
+    pub fn salt(&self) -> u64 {
+        self.hello.instance.0.iter().fold(0, |salt, &byte| salt << 8 ^ salt >> 56 ^ u64::from(byte))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the same request may be accepted later.
+fn is_temporary(code: RefusalCode) -> bool {
+    matches!(code, RefusalCode::Unavailable | RefusalCode::Busy | RefusalCode::DiskFull)
+}
+
+pub(super) fn unexpected(answer: &ClientAnswer) -> TransportError {
+    TransportError::Failed(format!("the server gave an unexpected answer: {answer:?}").chars().take(200).collect())
+}

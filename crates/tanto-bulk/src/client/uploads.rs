@@ -1,0 +1,158 @@
+//! Uploads results until the coordinator has settled them. Results are on the disk before that, so that a client that was
+//! killed uploads them when it runs again.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tanto_protocol::{
+    AttemptResult, ClientAnswer, ClientRequest, ConnectionId, Digest, LeaseId, LogBlob, Message, PackageBlob,
+    ResultAnswer, ResultReport,
+};
+use tanto_sys::fs::file;
+
+use super::session::{Session, unexpected};
+use super::transport::TransportError;
+
+/// The result of an attempt, with the directory of its files.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HeldResult {
+    pub lease: LeaseId,
+    pub result: AttemptResult,
+    pub dir: PathBuf,
+}
+
+/// Between two questions about a result that is being accepted.
+const PENDING_PAUSE: Duration = Duration::from_millis(100);
+/// The file with the result, in the directory of an attempt.
+const RESULT: &str = "result.json";
+const LEASE: &str = "lease";
+/// Most files of an attempt that are uploaded besides packages.
+const MAX_LOGS: usize = 1_000;
+
+impl HeldResult {
+    /// Writes the result beside its files.
+    pub fn save(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.dir)?;
+        let encoded = self.result.encode().map_err(io::Error::other)?;
+        file::write_atomically(&self.dir.join(RESULT), |to| io::Write::write_all(to, &encoded))?;
+        file::write_atomically(&self.dir.join(LEASE), |to| io::Write::write_all(to, self.lease.to_string().as_bytes()))
+    }
+
+    /// Reads a result that an earlier process has saved.
+    pub fn read(dir: &Path) -> Option<HeldResult> {
+        let lease = fs::read_to_string(dir.join(LEASE)).ok()?.parse().ok()?;
+        let result = AttemptResult::decode(&fs::read(dir.join(RESULT)).ok()?).ok()?;
+        Some(HeldResult { lease, result, dir: dir.to_owned() })
+    }
+
+    /// Hashes the files.
+    fn report(&self) -> io::Result<(ResultReport, BTreeMap<Digest, (u64, PathBuf)>)> {
+        let mut blobs = BTreeMap::new();
+        let mut add = |name: &str| {
+            let path = self.dir.join(name);
+            let (digest, size) = digest_of(&path)?;
+            blobs.insert(digest, (size, path));
+            Ok::<_, io::Error>((digest, size))
+        };
+        let mut packages = Vec::new();
+        for package in &self.result.packages {
+            let (digest, size) = add(&package.file)?;
+            packages.push(PackageBlob { name: package.name.clone(), digest, size });
+        }
+        let mut logs = Vec::new();
+        for name in self.log_names()? {
+            let (digest, size) = add(&name)?;
+            logs.push(LogBlob { file: name, digest, size });
+        }
+        let connection = ConnectionId([0; 16]);
+        let report = ResultReport { connection, lease: self.lease, result: self.result.clone(), packages, logs };
+        Ok((report, blobs))
+    }
+
+    /// Regular files with plain names, except the packages and our own.
+    fn log_names(&self) -> io::Result<Vec<String>> {
+        let is_package = |name: &str| self.result.packages.iter().any(|package| package.file == name);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let is_plain = tanto_protocol::is_safe_name(name.as_bytes(), false);
+            if is_plain && entry.file_type()?.is_file() && ![RESULT, LEASE].contains(&&*name) && !is_package(&name) {
+                names.push(name);
+            }
+        }
+        names.sort();
+        names.truncate(MAX_LOGS);
+        Ok(names)
+    }
+}
+
+fn digest_of(path: &Path) -> io::Result<(Digest, u64)> {
+    let mut hasher = Sha256::new();
+    let size = io::copy(&mut File::open(path)?, &mut hasher)?;
+    Ok((Digest(hasher.finalize().into()), size))
+}
+
+/// A thread's work.
+pub struct Uploads {
+    pub session: Arc<Session>,
+    pub results: Arc<Mutex<Receiver<HeldResult>>>,
+}
+
+impl Uploads {
+    pub fn run(self) {
+        loop {
+            let next = self.results.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(held) = next else { return };
+            match self.upload(&held) {
+                Ok(true) => {
+                    // What cannot be removed is uploaded again, and refused.
+                    let _ = fs::remove_dir_all(&held.dir);
+                    self.session.settled(held.lease);
+                }
+                // The next process uploads it.
+                Ok(false) => return,
+                Err(error) => eprintln!("tanto: the result in {} is lost: {error}", held.dir.display()),
+            }
+        }
+    }
+
+    /// Returns whether the coordinator needs nothing more.
+    fn upload(&self, held: &HeldResult) -> Result<bool, TransportError> {
+        let (report, blobs) = held.report().map_err(|error| TransportError::Failed(error.to_string()))?;
+        let mut missing: Vec<Digest> = self.missing(blobs.keys().copied().collect());
+        loop {
+            for digest in missing.drain(..) {
+                if let Some((size, path)) = blobs.get(&digest) {
+                    self.repeat(|| self.session.transport().upload(digest, *size, path))?;
+                }
+            }
+            let request = |connection| ClientRequest::Result(Box::new(ResultReport { connection, ..report.clone() }));
+            match self.session.call(request)? {
+                None => return Ok(false),
+                Some(ClientAnswer::Result(answer)) => match answer {
+                    ResultAnswer::Settled | ResultAnswer::Superseded => return Ok(true),
+                    ResultAnswer::Pending => self.session.sleep(PENDING_PAUSE),
+                    ResultAnswer::Missing { digests } => missing = digests,
+                },
+                Some(other) => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Without an answer, all are uploaded.
+    fn missing(&self, digests: Vec<Digest>) -> Vec<Digest> {
+        self.session.transport().missing(&digests).unwrap_or(digests)
+    }
+
+    /// Repeats a transfer while that may help and the client lives.
+    fn repeat(&self, transfer: impl Fn() -> Result<(), TransportError>) -> Result<(), TransportError> {
+        super::workspace::repeat(&self.session, transfer)
+    }
+}
