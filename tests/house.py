@@ -34,7 +34,7 @@ DEPENDENCIES = {
     "tanto-cas": {"tanto-sys"},
     "tanto-protocol": set(),
     "tanto-serve": {"tanto-sys", "tanto-protocol", "tanto-cas"},
-    "tanto-bulk": {"tanto-sys", "tanto-exec", "tanto-record", "tanto-protocol"},
+    "tanto-bulk": {"tanto-sys", "tanto-exec", "tanto-record", "tanto-protocol", "tanto-cas"},
 }
 UNRESTRICTED = {"tanto", "tanto-fuzz"}
 MAY_BE_UNSAFE = {"tanto-sys"}

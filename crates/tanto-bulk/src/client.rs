@@ -14,7 +14,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use tanto_exec::clock::RealClock;
@@ -27,7 +27,7 @@ use tanto_sys::fs::page_cache;
 
 use self::frontend::{ClientFrontend, ClientState};
 use self::session::Session;
-use self::slots::{Incoming, Slot, Wake};
+use self::slots::{Asker, Demand, Incoming, Slot, ToLoop};
 use self::transport::Transport;
 use self::uploads::{HeldResult, Uploads};
 use self::workspace::Workspace;
@@ -47,6 +47,8 @@ pub struct Client<'a> {
     pub free_memory: fn() -> u64,
 }
 
+/// Threads that ask for work.
+const ASKERS: usize = 2;
 /// Results that are uploaded at a time.
 const UPLOADS: usize = 4;
 /// The capacity of the channel to the loop, for each slot.
@@ -61,7 +63,7 @@ impl Client<'_> {
         let workspace = Workspace::open(Path::new(&settings.packages), &settings.suffix, &dir.join("blobs"));
         let workspace = Arc::new(workspace.map_err(failed)?);
         let held = held_results(Path::new(&settings.logs));
-        let slots = hello.slots as usize;
+        let slots = hello.slots;
         let leases: Vec<_> = held.iter().map(|it| it.lease).collect();
         let place = dir.clone();
         let free = Box::new(move || (free_memory(), page_cache::free_kib(&place).unwrap_or(0)));
@@ -71,17 +73,16 @@ impl Client<'_> {
         let wake_fd = Some(OwnedFd::from(woken.try_clone().map_err(failed)?));
         let mut process_runner =
             ProcessRunner::new(RunnerOptions { wake_fd, ..runner }).map_err(|error| cause(&error))?;
-        let (incoming, results, free_slots) = start_threads(&session, &workspace, slots, wake)?;
+        let Threads { incoming, results, finished } = Threads::start(&session, &workspace, slots, wake)?;
         held.into_iter().for_each(|it| drop(results.send(it)));
         let clock = RealClock::start();
         let mut frontend = ClientFrontend {
             settings,
-            clock: &clock,
             session: Arc::clone(&session),
             workspace,
             incoming,
             woken,
-            slots: free_slots,
+            slots: finished,
             results,
             attempts: BTreeMap::new(),
             jobs: 0,
@@ -107,35 +108,58 @@ impl Client<'_> {
     }
 }
 
-type Channels = (Receiver<Incoming>, Sender<HeldResult>, Vec<std::sync::mpsc::SyncSender<()>>);
+/// The loop's ends of the channels.
+struct Threads {
+    incoming: Receiver<Incoming>,
+    results: Sender<HeldResult>,
+    /// To each slot: its attempt has ended.
+    finished: Vec<SyncSender<()>>,
+}
 
-fn start_threads(
-    session: &Arc<Session>,
-    workspace: &Arc<Workspace>,
-    slots: usize,
-    wake: Wake,
-) -> Result<Channels, BulkError> {
-    let (to_loop, incoming) = sync_channel(slots * MESSAGES);
-    let (results, to_upload) = channel();
-    let to_upload = Arc::new(Mutex::new(to_upload));
-    for number in 0..UPLOADS {
-        let (session, results) = (Arc::clone(session), Arc::clone(&to_upload));
-        slots::start_uploads(number, Uploads { session, results })?;
+impl Threads {
+    fn start(
+        session: &Arc<Session>,
+        workspace: &Arc<Workspace>,
+        slots: u32,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Threads, BulkError> {
+        let (messages, incoming) = sync_channel(slots as usize * MESSAGES);
+        let to_loop = ToLoop { messages, wake };
+        let (results, to_upload) = channel();
+        let to_upload = Arc::new(Mutex::new(to_upload));
+        for number in 0..UPLOADS {
+            let (session, results) = (Arc::clone(session), Arc::clone(&to_upload));
+            slots::start_uploads(number, Uploads { session, results })?;
+        }
+        slots::start_heartbeats(Arc::clone(session), to_loop.clone())?;
+        let demand = Arc::new(Demand::new(slots));
+        let (to_slots, leases) = sync_channel(slots as usize);
+        for number in 0..ASKERS {
+            let (session, demand) = (Arc::clone(session), Arc::clone(&demand));
+            Asker { session, demand, leases: to_slots.clone(), to_loop: to_loop.clone() }.start(number)?;
+        }
+        let leases = Arc::new(Mutex::new(leases));
+        let mut finished = Vec::new();
+        for number in 0..slots as usize {
+            let (to_slot, ended) = sync_channel(1);
+            finished.push(to_slot);
+            let slot = Slot {
+                number,
+                session: Arc::clone(session),
+                workspace: Arc::clone(workspace),
+                demand: Arc::clone(&demand),
+                leases: Arc::clone(&leases),
+                to_loop: to_loop.clone(),
+                finished: ended,
+            };
+            slot.start()?;
+        }
+        Ok(Threads { incoming, results, finished })
     }
-    slots::start_heartbeats(Arc::clone(session), to_loop.clone(), Arc::clone(&wake))?;
-    let mut free_slots = Vec::new();
-    for number in 0..slots {
-        let (to_slot, free) = sync_channel(1);
-        free_slots.push(to_slot);
-        let (session, workspace) = (Arc::clone(session), Arc::clone(workspace));
-        let (incoming, wake) = (to_loop.clone(), Arc::clone(&wake));
-        Slot { number, session, workspace, incoming, wake, free }.start()?;
-    }
-    Ok((incoming, results, free_slots))
 }
 
 /// Returns a stream that is readable after a call of the function.
-fn wake_pair() -> std::io::Result<(UnixStream, Wake)> {
+fn wake_pair() -> std::io::Result<(UnixStream, Arc<dyn Fn() + Send + Sync>)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;

@@ -1,7 +1,7 @@
 //! Bulk builds of a pkgsrc tree: scan, dependency resolution, package builds, reports and publication.
 
 pub mod attempt;
-//pub mod client;
+pub mod client;
 pub mod config;
 pub mod coordinator;
 pub mod error;

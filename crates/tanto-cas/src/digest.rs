@@ -1,7 +1,9 @@
 //! SHA-256 digests of blobs.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::str::FromStr;
 
 use sha2::Digest as _;
@@ -26,6 +28,13 @@ pub struct BlobInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not a digest of 64 lowercase hexadecimal digits")]
 pub struct DigestTextError;
+
+impl BlobInfo {
+    /// The digest and size of a file.
+    pub fn of_file(path: &Path) -> io::Result<BlobInfo> {
+        copy_hashed(&mut File::open(path)?, &mut io::sink())
+    }
+}
 
 impl Digest {
     /// Digits of the text.

@@ -380,6 +380,7 @@ impl LeaseProgress {
             stage_ms: 0,
             ended: Vec::new(),
             cpu_ms: 0,
+            sent_bytes: 0,
             memory_kib: 0,
             disk_kib: 0,
             output: String::new(),

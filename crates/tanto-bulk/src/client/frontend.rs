@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::Duration;
 
-use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
 use tanto_exec::job::report::TerminationReason;
@@ -30,7 +29,6 @@ use crate::attempt::runner::{AttemptEvent, Task};
 /// See the module.
 pub struct ClientFrontend<'a> {
     pub settings: &'a BuildSettings,
-    pub clock: &'a dyn Clock,
     pub session: Arc<Session>,
     pub workspace: Arc<Workspace>,
     pub incoming: Receiver<Incoming>,

@@ -1,8 +1,8 @@
-//! The I/O threads of a client. One for each slot asks for a lease, downloads its packages, and hands both to the loop; one
-//! sends heartbeats; some upload results. They own no state of the build.
+//! The I/O threads of a client: two ask for leases, one for each slot provides the files of a lease, one sends heartbeats, and
+//! some upload results. They own no state of the build.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -19,27 +19,147 @@ pub enum Incoming {
     /// A slot got a lease, whose files are there.
     Lease(usize, Box<Lease>),
     Instructions(HeartbeatAnswer),
-    /// The coordinator has no more work for this client.
+    /// The coordinator refuses the client.
     Refused(String),
 }
 
-/// Wakes the loop after a message.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
+/// Sends a message to the loop and wakes it.
+#[derive(Clone)]
+pub struct ToLoop {
+    pub messages: SyncSender<Incoming>,
+    pub wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl ToLoop {
+    /// Returns whether the loop still runs.
+    fn send(&self, message: Incoming) -> bool {
+        let sent = self.messages.send(message).is_ok();
+        (self.wake)();
+        sent
+    }
+}
+
+/// The free slots. A request for work that waits is replaced when another slot becomes free.
+pub struct Demand {
+    state: Mutex<DemandState>,
+    changed: Condvar,
+}
+
+struct DemandState {
+    free: u32,
+    /// Counts the changes of `free`.
+    version: u64,
+    /// The version that was asked for last.
+    asked: u64,
+}
+
+impl Demand {
+    pub fn new(free: u32) -> Demand {
+        Demand { state: Mutex::new(DemandState { free, version: 1, asked: 0 }), changed: Condvar::new() }
+    }
+
+    /// A slot is free again.
+    pub fn release(&self) {
+        let mut state = self.lock();
+        state.free += 1;
+        state.version += 1;
+        self.changed.notify_one();
+    }
+
+    /// Waits for a demand that was not asked for. Returns its version and the number of slots.
+    fn next(&self) -> (u64, u32) {
+        let mut state = self.lock();
+        while state.free == 0 || state.asked == state.version {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.asked = state.version;
+        (state.version, state.free)
+    }
+
+    /// The request for a version was answered with so many leases.
+    fn answered(&self, version: u64, leases: u32) {
+        let mut state = self.lock();
+        state.free = state.free.saturating_sub(leases);
+        if state.asked == version {
+            // Nobody else has asked since.
+            state.asked = 0;
+            self.changed.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DemandState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks for leases. Two threads do: while the request of one waits, the other can replace it.
+pub struct Asker {
+    pub session: Arc<Session>,
+    pub demand: Arc<Demand>,
+    pub leases: SyncSender<Lease>,
+    pub to_loop: ToLoop,
+}
 
 /// How long the coordinator may wait with an answer.
 const LONGEST_WAIT_MS: u64 = 30_000;
-/// Between two requests of a slot that got nothing.
-const PAUSE: Duration = Duration::from_millis(20);
 
-/// One slot's thread.
+impl Asker {
+    pub fn start(self, number: usize) -> Result<(), BulkError> {
+        spawn(format!("work-{}", number + 1), move || self.run())
+    }
+
+    fn run(self) {
+        while !self.session.is_stopping() {
+            let (version, slots) = self.demand.next();
+            match self.ask(slots) {
+                Ok(leases) => {
+                    self.demand.answered(version, leases.len() as u32);
+                    for lease in leases {
+                        self.session.begin(lease.lease);
+                        if self.leases.send(lease).is_err() {
+                            return;
+                        }
+                    }
+                }
+                Err(error) => {
+                    self.to_loop.send(Incoming::Refused(error.to_string()));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn ask(&self, slots: u32) -> Result<Vec<Lease>, TransportError> {
+        let number = self.session.next_request();
+        let (memory_kib, disk_kib) = self.session.free();
+        let request = |connection| {
+            ClientRequest::Work(WorkRequest {
+                connection,
+                number,
+                slots,
+                memory_kib,
+                disk_kib,
+                wait_ms: LONGEST_WAIT_MS,
+            })
+        };
+        match self.session.call(request)? {
+            Some(ClientAnswer::Work(answer)) => Ok(answer.leases),
+            Some(other) => Err(unexpected(&other)),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// A slot: provides the files of a lease, and waits until the loop has finished the attempt.
 pub struct Slot {
     pub number: usize,
     pub session: Arc<Session>,
     pub workspace: Arc<Workspace>,
-    pub incoming: SyncSender<Incoming>,
-    pub wake: Wake,
+    pub demand: Arc<Demand>,
+    pub leases: Arc<Mutex<Receiver<Lease>>>,
+    pub to_loop: ToLoop,
     /// The loop has finished the slot's attempt.
-    pub free: Receiver<()>,
+    pub finished: Receiver<()>,
 }
 
 impl Slot {
@@ -48,70 +168,38 @@ impl Slot {
     }
 
     fn run(self) {
-        while !self.session.is_stopping() {
-            match self.take_lease() {
-                Ok(Some(lease)) => {
-                    if !self.send(Incoming::Lease(self.number, Box::new(lease))) || self.free.recv().is_err() {
+        loop {
+            let next = self.leases.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(lease) = next else { return };
+            match self.workspace.provide(&self.session, &lease) {
+                Ok(()) => {
+                    if !self.to_loop.send(Incoming::Lease(self.number, Box::new(lease)))
+                        || self.finished.recv().is_err()
+                    {
                         return;
                     }
                 }
-                Ok(None) => self.session.sleep(PAUSE),
+                // The coordinator gets the lease back when heartbeats no longer list it.
                 Err(error) => {
-                    self.send(Incoming::Refused(error.to_string()));
-                    return;
+                    self.session.settled(lease.lease);
+                    eprintln!("tanto: {}: {error}", lease.spec.name);
                 }
             }
-        }
-    }
-
-    fn send(&self, message: Incoming) -> bool {
-        let sent = self.incoming.send(message).is_ok();
-        (self.wake)();
-        sent
-    }
-
-    /// Asks for a lease and provides its files. A lease whose files cannot be had is not confirmed, and returns to the
-    /// coordinator.
-    fn take_lease(&self) -> Result<Option<Lease>, TransportError> {
-        let number = self.session.next_request();
-        let (memory_kib, disk_kib) = self.session.free();
-        let request = |connection| {
-            let wait_ms = LONGEST_WAIT_MS;
-            ClientRequest::Work(WorkRequest { connection, number, slots: 1, memory_kib, disk_kib, wait_ms })
-        };
-        let lease = match self.session.call(request)? {
-            Some(ClientAnswer::Work(answer)) => answer.leases.into_iter().next(),
-            Some(other) => return Err(unexpected(&other)),
-            None => None,
-        };
-        let Some(lease) = lease else { return Ok(None) };
-        self.session.begin(lease.lease);
-        match self.workspace.provide(&self.session, &lease) {
-            Ok(()) => Ok(Some(lease)),
-            Err(error) => {
-                self.session.settled(lease.lease);
-                eprintln!("tanto: {}: {error}", lease.spec.name);
-                self.session.sleep(Duration::from_secs(1));
-                Ok(None)
-            }
+            self.demand.release();
         }
     }
 }
 
 /// Starts the thread that sends heartbeats.
-pub fn start_heartbeats(session: Arc<Session>, incoming: SyncSender<Incoming>, wake: Wake) -> Result<(), BulkError> {
+pub fn start_heartbeats(session: Arc<Session>, to_loop: ToLoop) -> Result<(), BulkError> {
     spawn("heartbeat".into(), move || {
         let mut backoff = Backoff::default();
         while !session.is_stopping() {
             let pause = match session.heartbeat() {
                 Ok(answer) => {
                     backoff.reset();
-                    if answer.drain || !answer.leases.is_empty() {
-                        let sent = incoming.send(Incoming::Instructions(answer));
-                        wake();
-                        if sent.is_err() {
-                            return;
-                        }
+                    if (answer.drain || !answer.leases.is_empty()) && !to_loop.send(Incoming::Instructions(answer)) {
+                        return;
                     }
                     session.connect().map_or(Duration::ZERO, |it| Duration::from_millis(it.heartbeat_ms))
                 }

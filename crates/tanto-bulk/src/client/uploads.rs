@@ -2,14 +2,14 @@
 //! killed uploads them when it runs again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
+use tanto_cas::BlobInfo;
 use tanto_protocol::{
     AttemptResult, ClientAnswer, ClientRequest, ConnectionId, Digest, LeaseId, LogBlob, Message, PackageBlob,
     ResultAnswer, ResultReport,
@@ -26,6 +26,9 @@ pub struct HeldResult {
     pub result: AttemptResult,
     pub dir: PathBuf,
 }
+
+/// The size and path of each blob.
+type BlobFiles = BTreeMap<Digest, (u64, PathBuf)>;
 
 /// Between two questions about a result that is being accepted.
 const PENDING_PAUSE: Duration = Duration::from_millis(100);
@@ -52,7 +55,7 @@ impl HeldResult {
     }
 
     /// Hashes the files.
-    fn report(&self) -> io::Result<(ResultReport, BTreeMap<Digest, (u64, PathBuf)>)> {
+    fn report(&self) -> io::Result<(ResultReport, BlobFiles)> {
         let mut blobs = BTreeMap::new();
         let mut add = |name: &str| {
             let path = self.dir.join(name);
@@ -94,9 +97,8 @@ impl HeldResult {
 }
 
 fn digest_of(path: &Path) -> io::Result<(Digest, u64)> {
-    let mut hasher = Sha256::new();
-    let size = io::copy(&mut File::open(path)?, &mut hasher)?;
-    Ok((Digest(hasher.finalize().into()), size))
+    let BlobInfo { digest, size } = BlobInfo::of_file(path)?;
+    Ok((Digest(digest.0), size))
 }
 
 /// A thread's work.
