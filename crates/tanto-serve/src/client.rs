@@ -1,6 +1,7 @@
 //! A client's connection to a server. All calls block, and one connection serves several threads.
 
 mod backoff;
+mod blobs;
 mod error;
 mod resolver;
 mod transport;
@@ -16,6 +17,7 @@ use self::transport::Transport;
 use crate::secret;
 
 pub use self::backoff::Backoff;
+pub use self::blobs::MAX_DIGESTS;
 pub use self::error::ClientError;
 
 /// How long a request may take beside its own wait.

@@ -2,6 +2,7 @@
 //! certificates. The only crate with an async runtime.
 
 pub mod authority;
+mod blobs;
 pub mod client;
 mod files;
 mod link;

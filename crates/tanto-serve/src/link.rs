@@ -4,6 +4,7 @@ mod connection;
 mod pending;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ const MAX_PENDING: usize = 16_384;
 const MAX_QUEUED: usize = 128 << 20;
 
 /// What a coordinator sends besides answers.
-pub(crate) type Received = dyn Fn(&str, ToServer) + Send + Sync;
+/// The next message is read when the future ends, so that files are provided before a lease that needs them.
+pub(crate) type Received = dyn Fn(ToServer) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 /// A message to the coordinator, with its share of `MAX_QUEUED` until it is written.
 struct Outgoing {

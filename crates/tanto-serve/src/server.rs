@@ -10,6 +10,8 @@ mod requests;
 mod route;
 mod stalls;
 mod tls;
+mod transfers;
+mod uploads;
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,6 +19,8 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 
+use tanto_cas::StoreError;
+use tanto_cas::store::StoreLimits;
 use tanto_sys::fs::private_files;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,6 +31,8 @@ use self::builds::Builds;
 use self::metrics::Metrics;
 use self::requests::Shared;
 use self::tls::Leaf;
+use self::uploads::Uploads;
+use crate::blobs::Blobs;
 use crate::tokens::{TokenError, TokenTable};
 
 pub use self::limits::Limits;
@@ -56,6 +62,8 @@ pub enum ServeError {
     Certificate { path: PathBuf, reason: String },
     #[error(transparent)]
     Token(#[from] TokenError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("cannot start: {0}")]
     Runtime(io::Error),
 }
@@ -81,6 +89,15 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Ser
     // Reads of files that still run are not waited for.
     runtime.shutdown_background();
     served
+}
+
+fn open_blobs(options: &Options) -> Result<Blobs, ServeError> {
+    let limits = StoreLimits {
+        max_bytes: options.limits.store,
+        upload_bytes_per_owner: options.limits.blob.saturating_mul(2),
+        ..StoreLimits::default()
+    };
+    Ok(Blobs::open(&options.dir.join("blobs"), limits, options.limits.disk_reserve)?)
 }
 
 /// A server that listens.
@@ -111,6 +128,8 @@ impl Server {
             builds: Builds::default(),
             addresses: Arc::new(Addresses::new(&options.limits)),
             metrics: Metrics::default(),
+            blobs: Arc::new(open_blobs(&options)?),
+            uploads: Uploads::default(),
             bodies: Arc::new(tokio::sync::Semaphore::new(options.limits.body_memory)),
             options,
         });

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use tanto_protocol::{Refusal, RefusalCode};
+use tanto_protocol::{Digest, Refusal, RefusalCode};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -21,6 +21,9 @@ pub enum ClientError {
     /// The answer is not one of this protocol.
     #[error("the server's answer cannot be understood: {0}")]
     Protocol(String),
+    /// What was received has another digest.
+    #[error("the server sent something else than the blob {0}")]
+    Mismatch(Digest),
     #[error("{0}")]
     File(#[from] io::Error),
 }
@@ -36,6 +39,7 @@ impl ClientError {
             ClientError::JoinFile(_)
             | ClientError::Certificate(_)
             | ClientError::Protocol(_)
+            | ClientError::Mismatch(_)
             | ClientError::File(_) => false,
         }
     }

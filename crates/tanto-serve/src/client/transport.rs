@@ -1,5 +1,6 @@
 //! HTTP requests with a token, over TLS with the authority of the join file.
 
+use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tanto_protocol::{Refusal, RefusalCode};
 use ureq::http::{StatusCode, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::transport::DefaultConnector;
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, SendBody};
 
 use super::ClientError;
 use super::resolver::SystemResolver;
@@ -24,6 +25,10 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
 ];
 /// Longest refusal, in bytes.
 const MAX_REFUSAL: u64 = 128 << 10;
+/// How long a transfer may stand still.
+const STALL: Duration = Duration::from_secs(60);
+/// How long the server may take to answer a request for a blob, or to verify one.
+const ANSWER: Duration = Duration::from_secs(300);
 
 pub(super) struct Transport {
     agent: Agent,
@@ -58,13 +63,79 @@ impl Transport {
 
     /// Returns the body of the answer, of at most `max` bytes.
     pub(super) fn post(&self, path: &str, body: &[u8], max: usize, patience: Duration) -> Result<Vec<u8>, ClientError> {
-        let request = self.agent.post(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
+        let request = self.agent.post(self.url(path)).header("Authorization", &self.authorization);
         let request = request.config().timeout_global(Some(patience)).build();
         let mut answer = request.content_type("application/json").send(body)?;
         if answer.status() != StatusCode::OK {
             return Err(refused(answer.status(), answer.body_mut()));
         }
         Ok(answer.body_mut().with_config().limit(max as u64).read_to_vec()?)
+    }
+}
+
+impl Transport {
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// Reads a blob from an offset. Returns the body and whether it begins at the offset, rather than at the begin.
+    pub(super) fn get(&self, path: &str, from: u64) -> Result<(Body, bool), ClientError> {
+        let mut request = self.agent.get(self.url(path)).header("Authorization", &self.authorization);
+        if from > 0 {
+            request = request.header("Range", format!("bytes={from}-"));
+        }
+        let request = request.config().timeout_per_read(Some(STALL)).timeout_recv_response(Some(ANSWER)).build();
+        let mut answer = request.call()?;
+        match answer.status() {
+            StatusCode::OK => Ok((answer.into_body(), false)),
+            StatusCode::PARTIAL_CONTENT => Ok((answer.into_body(), true)),
+            status => Err(refused(status, answer.body_mut())),
+        }
+    }
+
+    /// Returns whether a blob is there and, if not, how much of its upload has arrived.
+    pub(super) fn head(&self, path: &str) -> Result<Arrived, ClientError> {
+        let request = self.agent.head(self.url(path)).header("Authorization", &self.authorization);
+        let answer = request.config().timeout_global(Some(ANSWER)).build().call()?;
+        let offset = answer.headers().get("upload-offset").and_then(|value| value.to_str().ok()?.parse().ok());
+        match (answer.status(), offset) {
+            (StatusCode::OK, _) => Ok(Arrived::Whole),
+            (StatusCode::NOT_FOUND, Some(offset)) => Ok(Arrived::Until(offset)),
+            // The answer to HEAD has no body that would say more.
+            (status, _) => {
+                Err(ClientError::Refused(Refusal { code: code_of(status), message: format!("status {status}") }))
+            }
+        }
+    }
+
+    /// Sends bytes of a blob.
+    pub(super) fn patch(&self, path: &str, length: u64, body: &mut dyn Read) -> Result<(), ClientError> {
+        let request = self.agent.patch(self.url(path)).header("Authorization", &self.authorization);
+        let request = request.header("Content-Length", length.to_string()).content_type("application/octet-stream");
+        let request = request.config().timeout_recv_response(Some(ANSWER)).build();
+        let mut answer = request.send(SendBody::from_reader(body))?;
+        match answer.status().is_success() {
+            true => Ok(()),
+            false => Err(refused(answer.status(), answer.body_mut())),
+        }
+    }
+}
+
+/// How much of a blob the server has.
+pub(super) enum Arrived {
+    Whole,
+    Until(u64),
+}
+
+fn code_of(status: StatusCode) -> RefusalCode {
+    match status.as_u16() {
+        401 => RefusalCode::Token,
+        403 => RefusalCode::Role,
+        404 => RefusalCode::NotFound,
+        429 => RefusalCode::Busy,
+        507 => RefusalCode::DiskFull,
+        400..500 => RefusalCode::Invalid,
+        _ => RefusalCode::Unavailable,
     }
 }
 

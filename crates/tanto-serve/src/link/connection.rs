@@ -112,7 +112,7 @@ async fn read(
     loop {
         match read_message(&mut reader).await? {
             ToServer::Answer { number, answer } => link.answer(number, answer),
-            other => received(&link.build, other),
+            other => received(other).await,
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Refused {
     pub(super) refusal: Refusal,
     /// The connection ends: its state is unclear, or the client is over a limit.
     pub(super) closes: bool,
+    /// Bytes of an upload that have arrived.
+    pub(super) offset: Option<u64>,
 }
 
 impl Refused {
@@ -53,6 +55,9 @@ impl Refused {
         if self.closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        if let Some(offset) = self.offset {
+            headers.insert("upload-offset", offset.into());
+        }
         answer
     }
 }
@@ -60,6 +65,6 @@ impl Refused {
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Refused {
         let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Refused { status, refusal, closes: false }
+        Refused { status, refusal, closes: false, offset: None }
     }
 }

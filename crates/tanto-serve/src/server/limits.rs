@@ -24,8 +24,16 @@ pub struct Limits {
     pub wait: Duration,
     /// How long the coordinator may take to answer, beside that.
     pub answer: Duration,
-    /// Bytes of requests in memory.
+    /// Bytes of requests and packs in memory.
     pub body_memory: usize,
+    /// Largest blob, in bytes.
+    pub blob: u64,
+    /// Concurrent uploads of one client.
+    pub uploads: usize,
+    /// Bytes of the disk that stay free.
+    pub disk_reserve: u64,
+    /// Size of all blobs, in bytes.
+    pub store: u64,
 }
 
 impl Default for Limits {
@@ -43,6 +51,10 @@ impl Default for Limits {
             wait: Duration::from_secs(60),
             answer: Duration::from_secs(60),
             body_memory: 256 << 20,
+            blob: 64 << 30,
+            uploads: 8,
+            disk_reserve: 1 << 30,
+            store: u64::MAX,
         }
     }
 }

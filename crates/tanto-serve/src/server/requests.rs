@@ -17,11 +17,16 @@ use super::answer::{self, Answer, Refused};
 use super::builds::Builds;
 use super::connection::Peer;
 use super::metrics::Metrics;
-use super::route::{Route, RouteError};
+use super::route::{BlobMethod, Route, RouteError};
+use super::transfers;
+use super::uploads::{self, Uploads};
+use crate::blobs::Blobs;
 use crate::tokens::{self, Identity, TokenError, TokenTable};
 
 /// The roles of clients that take part in a build.
 const CLIENT_ROLES: [Role; 3] = [Role::Build, Role::Check, Role::Scan];
+/// The roles that read and write blobs.
+pub(super) const BLOB_ROLES: [Role; 4] = [Role::Build, Role::Check, Role::Scan, Role::Tree];
 
 /// What all connections share.
 pub(super) struct Shared {
@@ -30,37 +35,38 @@ pub(super) struct Shared {
     pub(super) builds: Builds,
     pub(super) addresses: Arc<Addresses>,
     pub(super) metrics: Metrics,
+    pub(super) blobs: Arc<Blobs>,
+    pub(super) uploads: Uploads,
     /// Free memory for bodies, in bytes.
     pub(super) bodies: Arc<Semaphore>,
 }
 
-pub(super) async fn answer(shared: &Shared, peer: &Peer, request: Request<Incoming>) -> Answer {
+pub(super) async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -> Answer {
     let path = request.uri().path().to_owned();
     let (name, answered) = match Route::of(request.method(), &path) {
         Ok((build, route)) => (route.name(), answer_route(shared, peer, build, route, request).await),
-        Err(error) => ("other", Err(refuse_path(shared, peer, error))),
+        Err(RouteError::NotFound) => ("other", Err(refuse_path(shared, peer))),
+        Err(RouteError::Method(only)) => ("other", Ok(refuse_method(only))),
     };
-    let mut answer = answered.unwrap_or_else(|refused| refused.answer());
-    if let Ok((_, Route::Join | Route::Relay(_))) = Route::of(&hyper::Method::POST, &path)
-        && answer.status() == StatusCode::METHOD_NOT_ALLOWED
-    {
-        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-    }
+    let answer = answered.unwrap_or_else(|refused| refused.answer());
     shared.metrics.count(name, answer.status().as_u16());
     answer
 }
 
 /// Unknown paths count as failed logins, so that an address cannot search for paths.
-fn refuse_path(shared: &Shared, peer: &Peer, error: RouteError) -> Refused {
-    match error {
-        RouteError::NotFound => failed_login(shared, peer, Refused::new(RefusalCode::NotFound, "no such path")),
-        RouteError::Method(only) => Refused::new(RefusalCode::Invalid, format!("the only method is {only}"))
-            .with_status(StatusCode::METHOD_NOT_ALLOWED),
-    }
+fn refuse_path(shared: &Shared, peer: &Peer) -> Refused {
+    failed_login(shared, peer, Refused::new(RefusalCode::NotFound, "no such path"))
+}
+
+fn refuse_method(only: &'static str) -> Answer {
+    let refused = Refused::new(RefusalCode::Invalid, format!("permitted: {only}"));
+    let mut answer = refused.with_status(StatusCode::METHOD_NOT_ALLOWED).answer();
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(only));
+    answer
 }
 
 async fn answer_route(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     peer: &Peer,
     build: &str,
     route: Route,
@@ -69,6 +75,12 @@ async fn answer_route(
     match route {
         Route::Join => join(shared, peer, build, request).await,
         Route::Relay(name) => relay(shared, peer, build, name, request).await,
+        Route::Missing => transfers::missing(shared, peer, build, request).await,
+        Route::Pack => transfers::pack(shared, peer, build, request).await,
+        Route::Blob(digest, BlobMethod::Get) => transfers::get(shared, peer, build, digest, request).await,
+        Route::Blob(digest, BlobMethod::Head) => uploads::head(shared, peer, build, digest, request).await,
+        Route::Blob(digest, BlobMethod::Put) => uploads::put(shared, peer, build, digest, request).await,
+        Route::Blob(digest, BlobMethod::Patch) => uploads::patch(shared, peer, build, digest, request).await,
         Route::Metrics => {
             let identity = verify(shared, peer, build, &request)?;
             permit(&identity, &[Role::Watch])?;
@@ -88,7 +100,12 @@ fn bearer(request: &Request<Incoming>) -> Option<String> {
 }
 
 /// Returns the client if its token is valid for the build.
-fn verify(shared: &Shared, peer: &Peer, build: &str, request: &Request<Incoming>) -> Result<Identity, Refused> {
+pub(super) fn verify(
+    shared: &Shared,
+    peer: &Peer,
+    build: &str,
+    request: &Request<Incoming>,
+) -> Result<Identity, Refused> {
     let token = bearer(request).unwrap_or_default();
     let refused = || Refused::new(RefusalCode::Token, "the token is missing, unknown, expired or revoked");
     let found = shared.tokens.verify(&token).map_err(|error| storage_failed(shared, &error))?;
@@ -106,12 +123,12 @@ fn failed_login(shared: &Shared, peer: &Peer, refused: Refused) -> Refused {
 }
 
 /// Failures of the server's files are for its operator, not for clients.
-fn storage_failed(shared: &Shared, error: &dyn std::error::Error) -> Refused {
+pub(super) fn storage_failed(shared: &Shared, error: &dyn std::error::Error) -> Refused {
     (shared.options.log)(&error.to_string());
     Refused::new(RefusalCode::Unavailable, "the server cannot read or write its files")
 }
 
-fn permit(identity: &Identity, roles: &[Role]) -> Result<(), Refused> {
+pub(super) fn permit(identity: &Identity, roles: &[Role]) -> Result<(), Refused> {
     if roles.iter().any(|role| identity.roles.permit(*role)) {
         return Ok(());
     }
@@ -122,7 +139,7 @@ fn permit(identity: &Identity, roles: &[Role]) -> Result<(), Refused> {
 }
 
 /// Reads a body of at most `max` bytes, whose length is announced. The second value is its share of the memory.
-async fn read_body(
+pub(super) async fn read_body(
     shared: &Shared,
     request: Request<Incoming>,
     max: usize,
@@ -175,7 +192,7 @@ async fn join(shared: &Shared, peer: &Peer, build: &str, request: Request<Incomi
     }
 }
 
-fn invalid(error: &dyn std::error::Error) -> Refused {
+pub(super) fn invalid(error: &dyn std::error::Error) -> Refused {
     Refused::new(RefusalCode::Invalid, error.to_string())
 }
 

@@ -1,6 +1,8 @@
 //! Tests of the server and the client's transport over real sockets, with a fake coordinator.
 
+mod blobs;
 mod coordinator;
+mod documentation;
 mod hostile;
 mod relay;
 mod site;

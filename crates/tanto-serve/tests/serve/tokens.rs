@@ -59,9 +59,11 @@ fn wrong_and_expired_secrets_are_refused() {
 
 #[test]
 fn each_route_needs_its_role() {
-    let site = Site::plain(Limits::default());
+    let site = Site::plain(Limits { failures: 1e6, ..Limits::default() });
     let relayed: &[Role] = &[Role::Build, Role::Check, Role::Scan, Role::Admin];
-    let routes: [(&str, &str, &[Role]); 7] = [
+    let blobs: &[Role] = &[Role::Build, Role::Check, Role::Scan, Role::Tree, Role::Admin];
+    let blob = format!("cas/{}", "0".repeat(64));
+    let routes: [(&str, &str, &[Role]); 13] = [
         ("POST", "describe", relayed),
         ("POST", "hello", relayed),
         ("POST", "work", relayed),
@@ -69,6 +71,12 @@ fn each_route_needs_its_role() {
         ("POST", "result", relayed),
         ("POST", "bye", relayed),
         ("GET", "metrics", &[Role::Watch, Role::Admin]),
+        ("POST", "missing", blobs),
+        ("POST", "pack", blobs),
+        ("GET", &blob, blobs),
+        ("HEAD", &blob, blobs),
+        ("PUT", &blob, blobs),
+        ("PATCH", &blob, blobs),
     ];
     for role in Role::ALL {
         let (_, token) = site.token(role.name(), &[role]);

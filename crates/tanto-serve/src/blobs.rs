@@ -1,0 +1,253 @@
+//! Blobs that clients may read: those of the store, and files that coordinators provide.
+
+mod provided;
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tanto_cas::manifest::ManifestLimits;
+use tanto_cas::pack::PackWriter;
+use tanto_cas::store::{Durability, StoreLimits, Upload, UploadOwner};
+use tanto_cas::tree::TreeBlobs;
+use tanto_cas::{BlobInfo, Digest, Manifest, Store, StoreError};
+use tanto_protocol::ToServer;
+use tanto_sys::fs::page_cache::free_kib;
+
+use self::provided::{Content, Provided};
+
+/// Blobs of one pack. Larger ones are read one by one.
+const MAX_PACKED: u64 = 1 << 20;
+/// Bytes of one pack before compression.
+pub(crate) const MAX_PACK: u64 = 16 << 20;
+/// Unfinished uploads are kept for this long.
+const KEPT_UPLOADS: Duration = Duration::from_secs(24 * 3_600);
+
+pub(crate) struct Blobs {
+    dir: PathBuf,
+    /// Bytes of the disk that stay free.
+    reserve: u64,
+    store: Store,
+    provided: Mutex<Provided>,
+}
+
+/// The place of a blob.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Store,
+    Provided,
+}
+
+impl Blobs {
+    pub(crate) fn open(dir: &Path, limits: StoreLimits, reserve: u64) -> Result<Blobs, StoreError> {
+        let store = Store::open(dir, limits)?;
+        Ok(Blobs { dir: dir.to_owned(), reserve, store, provided: Mutex::default() })
+    }
+
+    /// Notes the files that the coordinator of a build provides. Other messages are ignored.
+    pub(crate) fn provide(&self, build: &str, message: ToServer) -> Result<(), String> {
+        match message {
+            ToServer::Provide { files } => self.provided().add_files(build, files),
+            ToServer::ProvideTree { manifest, root } => {
+                let digest = Digest(manifest.0);
+                let tree = self.read_tree(build, digest, &root).map_err(|error| format!("tree {digest}: {error}"))?;
+                self.provided().add_tree(build, digest, tree);
+            }
+            ToServer::Build { .. } | ToServer::Answer { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Reads a manifest, from the store or a provided file.
+    fn read_tree(&self, build: &str, manifest: Digest, root: &Path) -> Result<TreeBlobs, String> {
+        let limits = ManifestLimits::default();
+        let found = self.read(build, manifest, 0).map_err(|error| error.to_string())?;
+        let mut reader = found.ok_or("its manifest is missing")?;
+        if reader.size > limits.text_bytes as u64 {
+            return Err("its manifest is too long".to_owned());
+        }
+        let text = self.read_next(&mut reader, limits.text_bytes).map_err(|error| error.to_string())?;
+        let manifest = Manifest::parse(&text, &limits).map_err(|error| error.to_string())?;
+        TreeBlobs::new(root, &manifest).map_err(|error| error.to_string())
+    }
+
+    fn provided(&self) -> MutexGuard<'_, Provided> {
+        self.provided.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns those that are not there.
+    pub(crate) fn missing(&self, build: &str, digests: &[Digest]) -> Result<Vec<Digest>, StoreError> {
+        let mut missing = self.store.missing(digests)?;
+        let provided = self.provided();
+        missing.retain(|digest| provided.size(build, digest).is_none());
+        Ok(missing)
+    }
+
+    /// Opens a blob for reading from an offset.
+    pub(crate) fn read(&self, build: &str, digest: Digest, from: u64) -> Result<Option<BlobReader>, StoreError> {
+        let (content, size, place) = match self.store.open_blob(&digest) {
+            Ok((file, size)) => (Content::File(file), size, Place::Store),
+            Err(StoreError::Missing(_)) => match self.open_provided(build, &digest)? {
+                Some((content, size)) => (content, size, Place::Provided),
+                None => return Ok(None),
+            },
+            Err(error) => return Err(error),
+        };
+        let mut reader = BlobReader { build: build.to_owned(), digest, size, place, content, at: from, hasher: None };
+        match from {
+            0 => reader.hasher = Some(Sha256::new()),
+            // The client verifies the whole.
+            from => reader.skip(from.min(size)).map_err(StoreError::Source)?,
+        }
+        Ok(Some(reader))
+    }
+
+    /// Forgets a provided file that cannot be read or has another size.
+    fn open_provided(&self, build: &str, digest: &Digest) -> Result<Option<(Content, u64)>, StoreError> {
+        // Not while the files are locked: a disk may be slow.
+        let Some(source) = self.provided().source(build, digest) else { return Ok(None) };
+        match source.open(digest) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(_) => {
+                self.provided().forget(build, digest);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads the next bytes into the buffer, up to its capacity; none at the end. Fails if the content is another one; the
+    /// blob is forgotten then.
+    pub(crate) fn read_next(&self, reader: &mut BlobReader, max: usize) -> io::Result<Vec<u8>> {
+        let left = reader.size.saturating_sub(reader.at);
+        let mut chunk = Vec::with_capacity(max.min(usize::try_from(left).unwrap_or(max)));
+        (&mut reader.content).take((max as u64).min(left)).read_to_end(&mut chunk)?;
+        reader.at += chunk.len() as u64;
+        let is_short = chunk.is_empty() && left > 0;
+        if let Some(hasher) = &mut reader.hasher {
+            hasher.update(&chunk);
+        }
+        let is_wrong =
+            reader.at == reader.size && reader.hasher.take().is_some_and(|hasher| !is_digest(hasher, reader));
+        if is_short || is_wrong {
+            self.forget(reader);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("blob {} has changed", reader.digest)));
+        }
+        Ok(chunk)
+    }
+
+    fn forget(&self, reader: &BlobReader) {
+        match reader.place {
+            Place::Provided => self.provided().forget(&reader.build, &reader.digest),
+            Place::Store => {
+                // Reading it moves a damaged blob away.
+                if let Ok(mut damaged) = self.store.read_verified(&reader.digest) {
+                    let _ = io::copy(&mut damaged, &mut io::sink());
+                }
+            }
+        }
+    }
+
+    /// Packs those of the blobs that are there, small, and fit. Compressed with zstd.
+    pub(crate) fn pack(&self, build: &str, digests: &[Digest]) -> io::Result<Vec<u8>> {
+        let compressed = zstd::stream::Encoder::new(Vec::new(), 3)?;
+        let mut pack = PackWriter::new(compressed);
+        let mut left = MAX_PACK;
+        for digest in digests {
+            let Some(mut reader) = self.read(build, *digest, 0).map_err(io::Error::other)? else { continue };
+            if reader.size > MAX_PACKED || reader.size > left {
+                continue;
+            }
+            // Unreadable ones are left out: a broken pack would lose the others.
+            let Ok(content) = self.read_next(&mut reader, MAX_PACKED as usize) else { continue };
+            if content.len() as u64 != reader.size {
+                continue;
+            }
+            left -= reader.size;
+            let info = BlobInfo { digest: *digest, size: reader.size };
+            pack.add(&info, &mut &content[..]).map_err(io::Error::other)?;
+        }
+        pack.finish().map_err(io::Error::other)?.finish()
+    }
+
+    /// Whether there is so much room on the disk besides the reserve.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        let free = free_kib(&self.dir).map(|kib| kib.saturating_mul(1_024));
+        free.is_none_or(|free| free >= bytes.saturating_add(self.reserve))
+    }
+
+    pub(crate) fn contains(&self, digest: &Digest) -> Result<bool, StoreError> {
+        self.store.contains(digest)
+    }
+
+    /// Bytes of an upload that have arrived.
+    pub(crate) fn uploaded(&self, owner: &UploadOwner, blob: &BlobInfo) -> Result<u64, StoreError> {
+        self.upload(owner, blob).map(|upload| upload.length())
+    }
+
+    /// Adds bytes at an offset of an upload; the last ones end it. Returns the bytes that have arrived.
+    pub(crate) fn append(
+        &self,
+        owner: &UploadOwner,
+        blob: &BlobInfo,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<u64, StoreError> {
+        let mut upload = self.upload(owner, blob)?;
+        let length = upload.append(at, &mut &bytes[..])?;
+        if length == blob.size {
+            upload.finish(Durability::Process)?;
+        }
+        Ok(length)
+    }
+
+    /// Opens an upload. Another request has it open for a moment only, unless it verifies the whole.
+    fn upload(&self, owner: &UploadOwner, blob: &BlobInfo) -> Result<Upload<'_>, StoreError> {
+        for _ in 0..100 {
+            match self.store.upload(owner, &blob.digest, blob.size) {
+                Err(StoreError::Busy(_)) => std::thread::sleep(Duration::from_millis(10)),
+                opened => return opened,
+            }
+        }
+        Err(StoreError::Busy(blob.digest))
+    }
+
+    pub(crate) fn remove_stale_uploads(&self) -> Result<(), StoreError> {
+        self.store.remove_stale_uploads(KEPT_UPLOADS).map(drop)
+    }
+}
+
+fn is_digest(hasher: Sha256, reader: &BlobReader) -> bool {
+    reader.digest == Digest(hasher.finalize().into())
+}
+
+/// A blob that is being read.
+pub(crate) struct BlobReader {
+    build: String,
+    digest: Digest,
+    size: u64,
+    place: Place,
+    content: Content,
+    at: u64,
+    /// If it is read from its begin.
+    hasher: Option<Sha256>,
+}
+
+impl BlobReader {
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        match &mut self.content {
+            Content::File(file) => seek(file, bytes),
+            Content::Target(target) => target.seek(SeekFrom::Start(bytes)).map(drop),
+        }
+    }
+}
+
+fn seek(file: &mut File, bytes: u64) -> io::Result<()> {
+    file.seek(SeekFrom::Start(bytes)).map(drop)
+}

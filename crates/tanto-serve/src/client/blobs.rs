@@ -1,0 +1,135 @@
+//! Transfers of blobs. All of them continue where an earlier one broke off.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+use tanto_cas::pack::{PackError, PackLimits, unpack};
+use tanto_cas::store::Durability;
+use tanto_cas::{BlobInfo, Store};
+use tanto_protocol::{Digest, VERSION};
+
+use super::transport::Arrived;
+use super::{ClientError, Connection, PATIENCE};
+
+/// Most digests of one request.
+pub const MAX_DIGESTS: usize = 3_000;
+/// Longest answer to it.
+const MAX_MISSING: usize = MAX_DIGESTS * 72;
+/// Longest pack, in bytes.
+const MAX_PACK: usize = 64 << 20;
+const CHUNK: usize = 64 << 10;
+
+impl Connection {
+    fn blob_path(&self, digest: &Digest) -> String {
+        format!("/v{VERSION}/{}/cas/{digest}", self.build)
+    }
+
+    fn digests(&self, route: &str, digests: &[Digest], max: usize) -> Result<Vec<u8>, ClientError> {
+        let body = serde_json::to_vec(digests).map_err(ClientError::protocol)?;
+        self.transport.post(&format!("/v{VERSION}/{}/{route}", self.build), &body, max, PATIENCE)
+    }
+
+    /// Returns those that the server does not have. It keeps the others for an hour.
+    pub fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, ClientError> {
+        let mut missing: Vec<Digest> = Vec::new();
+        for digests in digests.chunks(MAX_DIGESTS) {
+            let answer = self.digests("missing", digests, MAX_MISSING)?;
+            missing.extend(serde_json::from_slice::<Vec<Digest>>(&answer).map_err(ClientError::protocol)?);
+        }
+        Ok(missing)
+    }
+
+    /// Adds small blobs to a store, of at most `MAX_DIGESTS`. Returns how many came. The others are larger than a pack's
+    /// blobs, did not fit, or are missing: ask for the rest again while some come, then for each with `get`.
+    pub fn get_pack(&self, digests: &[Digest], store: &Store) -> Result<u64, ClientError> {
+        let answer = self.digests("pack", &digests[..digests.len().min(MAX_DIGESTS)], MAX_PACK)?;
+        let mut wanted: Vec<[u8; 32]> = digests.iter().map(|digest| digest.0).collect();
+        wanted.sort_unstable();
+        let mut pack = zstd::stream::Decoder::new(&answer[..])?;
+        let is_wanted = |blob: &BlobInfo| wanted.binary_search(&blob.digest.0).is_ok();
+        unpack(&mut pack, PackLimits::default(), store, Durability::Process, is_wanted).map_err(|error| match error {
+            PackError::Store(error) => ClientError::File(io::Error::other(error)),
+            error => ClientError::protocol(error),
+        })
+    }
+
+    /// Reads a blob into a file. What the file has already is the begin of the blob from an earlier call. Returns the
+    /// size. After `Mismatch` the file is empty: once more, the server may have noticed its own damage.
+    pub fn get(&self, digest: &Digest, path: &Path) -> Result<u64, ClientError> {
+        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut hasher = Sha256::new();
+        let mut length = hash(&mut file, &mut hasher)?;
+        // All of it may be there.
+        if length > 0 && Digest(hasher.clone().finalize().into()) == *digest {
+            return Ok(length);
+        }
+        let body = match self.transport.get(&self.blob_path(digest), length) {
+            // The file is longer than the blob.
+            Err(ClientError::Protocol(_)) if length > 0 => {
+                file.set_len(0)?;
+                return Err(ClientError::Mismatch(*digest));
+            }
+            body => body?,
+        };
+        if !body.1 {
+            file.set_len(0)?;
+            file.seek(SeekFrom::Start(0))?;
+            (hasher, length) = (Sha256::new(), 0);
+        }
+        length += receive(&mut body.0.into_with_config().limit(u64::MAX).reader(), &mut file, &mut hasher)?;
+        if Digest(hasher.finalize().into()) == *digest {
+            return Ok(length);
+        }
+        file.set_len(0)?;
+        Err(ClientError::Mismatch(*digest))
+    }
+
+    /// Uploads a file, from where an earlier call broke off.
+    pub fn put(&self, digest: &Digest, path: &Path) -> Result<(), ClientError> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let blob = self.blob_path(digest);
+        let at = match self.transport.head(&format!("{blob}?size={size}"))? {
+            Arrived::Whole => return Ok(()),
+            Arrived::Until(at) => at.min(size),
+        };
+        file.seek(SeekFrom::Start(at))?;
+        let mut rest = (&mut file).take(size - at);
+        self.transport.patch(&format!("{blob}?at={at}&size={size}"), size - at, &mut rest)
+    }
+}
+
+/// Hashes the file; leaves it at its end.
+fn hash(file: &mut File, hasher: &mut Sha256) -> io::Result<u64> {
+    let mut buffer = [0; CHUNK];
+    let mut length = 0;
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(length),
+            read => {
+                hasher.update(&buffer[..read]);
+                length += read as u64;
+            }
+        }
+    }
+}
+
+/// Fails with `Unreachable` if the body ends early: what came is kept.
+fn receive(from: &mut dyn Read, to: &mut File, hasher: &mut Sha256) -> Result<u64, ClientError> {
+    let mut buffer = [0; CHUNK];
+    let mut length = 0;
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(length),
+            Ok(read) => {
+                to.write_all(&buffer[..read])?;
+                hasher.update(&buffer[..read]);
+                length += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(ClientError::Unreachable(error.to_string())),
+        }
+    }
+}
