@@ -11,33 +11,25 @@ mod local;
 mod persistence;
 mod placement;
 mod remote;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod times;
 
 use std::collections::BTreeMap;
 
-use tanto_protocol::{
-    Bye, ConnectionId, Digest, Environment, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer, Lease, LeaseAction,
-    LeaseId, LeaseInstruction, LeaseProgress, Refusal, RefusalCode, ResultAnswer, Role, TokenIdentity, WorkAnswer,
-    WorkRequest,
-};
+use tanto_protocol::{ConnectionId, Lease, LeaseId, LeaseProgress, Refusal, WorkAnswer};
 
 use self::lease::{Cause, LastProgress, LeaseEntry, LeaseRecord, LeaseState, LeaseTerms};
 pub use self::local::{LocalSlots, name as local_name};
 use self::placement::WaitingPackages;
 pub use self::placement::{ClientIndex, PackageNeeds};
 pub use self::remote::RemoteClient;
-use self::remote::{MAX_REPEATS, Poll};
+use self::requests::connection_ended;
 pub use self::times::LeaseTimes;
 use self::times::LinkClock;
-use super::needs::ResourceNeeds;
 use crate::resolve::PackageId;
 
-/// Most clients of a build.
-const MAX_CLIENTS: usize = 10_000;
-/// The reason for an answer to a work request after which another was made.
-const OUTDATED: &str = "a later request has been made";
 /// A package that was lost this often is given to long-lived clients only. The next loss fails it.
 const MAX_LOSSES: u32 = 3;
 
@@ -160,47 +152,6 @@ impl Dispatch {
         self.answers.clear();
     }
 
-    /// Begins a connection. `own`: the coordinator's environment.
-    pub fn hello(
-        &mut self,
-        now_ms: i64,
-        token: &TokenIdentity,
-        hello: &Hello,
-        own: &Environment,
-        connection: ConnectionId,
-    ) -> Result<HelloAnswer, Refusal> {
-        if !token.roles.permit(Role::Build) {
-            return Err(refusal(RefusalCode::Role, "the token does not have the role 'build'"));
-        }
-        let warnings = environment::compare(own, &hello.environment)?;
-        let client = self.admit(now_ms, token, hello)?;
-        let now = self.link.at(now_ms);
-        self.disconnect(client);
-        self.clients[client].connect(now, hello, connection);
-        self.connections.insert(connection, client);
-        self.adopt(now, client, hello);
-        let ms = |ms| u64::try_from(ms).unwrap_or(0);
-        let (heartbeat_ms, missing_ms) = (ms(self.times.heartbeat_ms), ms(self.times.silent_ms));
-        Ok(HelloAnswer { connection, heartbeat_ms, missing_ms, warnings })
-    }
-
-    /// Finds or adds the client of a hello, unless another process has its name.
-    fn admit(&mut self, now_ms: i64, token: &TokenIdentity, hello: &Hello) -> Result<usize, Refusal> {
-        for client in self.clients.iter().filter(|it| it.name == hello.name && it.is_live()) {
-            let same = client.connection.as_ref().is_some_and(|it| it.instance == hello.instance);
-            if client.token != token.id || !same && !hello.replace {
-                return Err(refusal(RefusalCode::NameTaken, "another client of this name is connected"));
-            }
-        }
-        if let Some(known) = self.find_client(&hello.name, &token.id) {
-            return Ok(known);
-        }
-        if self.clients.len() >= MAX_CLIENTS {
-            return Err(refusal(RefusalCode::Busy, "the build has too many clients"));
-        }
-        Ok(self.add_client(now_ms, &hello.name, &token.id))
-    }
-
     fn find_client(&self, name: &str, token: &str) -> Option<usize> {
         self.clients.iter().position(|it| it.name == name && it.token == token)
     }
@@ -217,20 +168,6 @@ impl Dispatch {
         self.answers.extend(waiting.map(|relayed| (relayed, Err(connection_ended()))));
     }
 
-    /// Keeps the leases that a client says it has. It has lost the others.
-    fn adopt(&mut self, now: i64, client: usize, hello: &Hello) {
-        for id in self.open_leases(client) {
-            let listed = hello.running.contains(&id) || hello.held.contains(&id);
-            match self.leases[&id].state {
-                LeaseState::Reported => {}
-                LeaseState::Offered { .. } if !listed => self.end(id, LeaseState::Returned(Cause::Unconfirmed)),
-                _ if !listed => self.end(id, LeaseState::Returned(Cause::Restarted)),
-                _ => self.confirm(now, id),
-            }
-        }
-        self.wake_by(now);
-    }
-
     /// Marks a lease as one that its client has.
     fn confirm(&mut self, now: i64, id: LeaseId) {
         let entry = self.entry(id);
@@ -244,91 +181,6 @@ impl Dispatch {
             LeaseState::Missing { .. } => self.set(id, LeaseState::Running),
             _ => {}
         }
-    }
-
-    /// Finds the client of a connection, and notes that it is alive.
-    fn enter(&mut self, now_ms: i64, token: &TokenIdentity, id: ConnectionId) -> Result<(i64, usize), Refusal> {
-        let client = self.connections.get(&id).copied().filter(|&it| self.clients[it].token == token.id);
-        let client = client.ok_or_else(connection_ended)?;
-        let now = self.link.at(now_ms);
-        self.clients[client].seen_ms = now;
-        if std::mem::replace(&mut self.clients[client].silent, false) {
-            self.revive(now, client);
-        }
-        Ok((now, client))
-    }
-
-    /// A silent client is back, with all of its leases.
-    fn revive(&mut self, now: i64, client: usize) {
-        self.effects.push(DispatchEffect::Back { client: ClientIndex::Remote(client) });
-        for id in self.open_leases(client) {
-            if matches!(self.leases[&id].state, LeaseState::Missing { .. }) {
-                self.confirm(now, id);
-            }
-        }
-        self.wake_by(now);
-    }
-
-    /// Registers a work request; `relayed` is the number of its message. `take_answers` answers it.
-    pub fn work(
-        &mut self,
-        now_ms: i64,
-        token: &TokenIdentity,
-        request: &WorkRequest,
-        relayed: u64,
-    ) -> Result<(), Refusal> {
-        let (now, client) = self.enter(now_ms, token, request.connection)?;
-        let longest_ms = self.times.wait_ms;
-        let it = &mut self.clients[client];
-        let free = ResourceNeeds { memory_kib: request.memory_kib, disk_kib: request.disk_kib };
-        let Some(connection) = it.connection.as_mut() else { return Ok(()) };
-        match &mut connection.poll {
-            Some(poll) if request.number < poll.number => {
-                self.answers.push((relayed, Ok(no_work(OUTDATED))));
-            }
-            Some(poll) if request.number == poll.number => match &poll.answer {
-                Some(answer) => self.answers.push((relayed, Ok(answer.clone()))),
-                None if poll.waiting.len() >= MAX_REPEATS => {
-                    return Err(refusal(RefusalCode::Busy, "the same request waits already"));
-                }
-                None => poll.waiting.push(relayed),
-            },
-            last => {
-                let last = last.replace(Poll::new(now, longest_ms, request, relayed));
-                it.free = free;
-                self.end_poll(now, last);
-            }
-        }
-        Ok(())
-    }
-
-    /// The client knows the answer of its last work request, since it has made another.
-    fn end_poll(&mut self, now: i64, last: Option<Poll>) {
-        let Some(poll) = last else { return };
-        for lease in poll.answer.iter().flat_map(|answer| &answer.leases) {
-            if matches!(self.leases[&lease.lease].state, LeaseState::Offered { .. }) {
-                self.confirm(now, lease.lease);
-            }
-        }
-        // Leases of an answer that was never sent are offered to nobody.
-        if poll.answer.is_none() {
-            poll.leases.iter().for_each(|lease| self.return_offer(lease.lease));
-        }
-        self.answers.extend(poll.waiting.into_iter().map(|relayed| (relayed, Ok(no_work(OUTDATED)))));
-    }
-
-    fn return_offer(&mut self, id: LeaseId) {
-        if !self.leases[&id].state.has_ended() {
-            self.end(id, LeaseState::Returned(Cause::Unconfirmed));
-        }
-    }
-
-    /// The server can no longer deliver the answer to a relayed request.
-    pub fn gone(&mut self, relayed: u64) {
-        self.clients
-            .iter_mut()
-            .filter_map(RemoteClient::poll)
-            .for_each(|poll| poll.waiting.retain(|&it| it != relayed));
     }
 
     /// Gives a package to a client that `choose` has named. The lease is in the answer to its work request.
@@ -366,123 +218,9 @@ impl Dispatch {
         assert!(other.is_none(), "lease {id} exists already");
     }
 
-    /// Takes the answers to work requests that have leases, or have waited long enough. `reason`: why there is no work.
-    pub fn take_answers(&mut self, now_ms: i64, reason: &str) -> Vec<RelayedAnswer> {
-        let now = self.link.at(now_ms);
-        for it in &mut self.clients {
-            let reason = match () {
-                () if it.draining => "the client is drained",
-                () if it.is_disabled() => "the client is disabled after repeated machine failures",
-                () => reason,
-            };
-            let Some(poll) = it.poll().filter(|poll| poll.answer.is_none()) else { continue };
-            poll.leases.retain(|lease| !self.leases[&lease.lease].state.has_ended());
-            if !poll.leases.is_empty() || poll.until_ms <= now {
-                self.answers.extend(poll.answer(reason));
-            }
-        }
-        std::mem::take(&mut self.answers)
-    }
-
-    /// Notes the progress of a client's attempts. Late heartbeats change nothing.
-    pub fn heartbeat(
-        &mut self,
-        now_ms: i64,
-        token: &TokenIdentity,
-        heartbeat: &Heartbeat,
-    ) -> Result<HeartbeatAnswer, Refusal> {
-        let (now, client) = self.enter(now_ms, token, heartbeat.connection)?;
-        let it = &mut self.clients[client];
-        let is_late = it.connection.as_ref().is_none_or(|it| heartbeat.number <= it.heartbeat);
-        if let Some(connection) = it.connection.as_mut().filter(|_| !is_late) {
-            connection.heartbeat = heartbeat.number;
-            it.free = ResourceNeeds { memory_kib: heartbeat.memory_kib, disk_kib: heartbeat.disk_kib };
-        }
-        let drain = it.draining;
-        let mut leases = Vec::new();
-        for progress in &heartbeat.leases {
-            let Some(entry) = self.leases.get(&progress.lease).filter(|it| it.client == client) else { continue };
-            let action = instruction(entry);
-            if !is_late && entry.state.is_active() {
-                self.progress(now, progress);
-            }
-            leases.extend(action.map(|action| LeaseInstruction { lease: progress.lease, action }));
-        }
-        Ok(HeartbeatAnswer { leases, drain })
-    }
-
-    fn progress(&mut self, now: i64, progress: &LeaseProgress) {
-        let id = progress.lease;
-        let entry = self.entry(id);
-        let LeaseProgress { stage, cpu_ms, sent_bytes, memory_kib, disk_kib, ended, .. } = progress;
-        let last = &entry.progress;
-        let same = last.stage == *stage && last.cpu_ms == *cpu_ms && last.sent_bytes == *sent_bytes && ended.is_empty();
-        entry.progress = LastProgress {
-            at_ms: if same { last.at_ms } else { now },
-            stage: stage.clone(),
-            cpu_ms: *cpu_ms,
-            sent_bytes: *sent_bytes,
-            used: ResourceNeeds { memory_kib: *memory_kib, disk_kib: *disk_kib },
-        };
-        let package = entry.package;
-        if matches!(entry.state, LeaseState::Offered { .. }) {
-            self.confirm(now, id);
-        }
-        self.effects.push(DispatchEffect::Progress { lease: id, package, progress: progress.clone() });
-    }
-
-    /// Handles a result. `missing`: the blobs that are not there yet, asked only if the result counts.
-    pub fn result(
-        &mut self,
-        now_ms: i64,
-        token: &TokenIdentity,
-        connection: ConnectionId,
-        lease: LeaseId,
-        missing: impl FnOnce() -> Vec<Digest>,
-    ) -> Result<ResultAnswer, Refusal> {
-        let (now, client) = self.enter(now_ms, token, connection)?;
-        let Some(entry) = self.leases.get(&lease).filter(|it| it.client == client) else {
-            return Ok(ResultAnswer::Superseded);
-        };
-        Ok(match entry.state {
-            LeaseState::Settled => ResultAnswer::Settled,
-            LeaseState::Superseded(_) | LeaseState::Returned(_) => ResultAnswer::Superseded,
-            LeaseState::Reported => ResultAnswer::Pending,
-            _ => match missing() {
-                digests if !digests.is_empty() => {
-                    self.confirm(now, lease);
-                    ResultAnswer::Missing { digests }
-                }
-                _ => {
-                    self.report(lease);
-                    ResultAnswer::Pending
-                }
-            },
-        })
-    }
-
-    fn report(&mut self, lease: LeaseId) {
-        self.set(lease, LeaseState::Reported);
-        let LeaseEntry { package, attempt, client, .. } = self.leases[&lease];
-        let client = ClientIndex::Remote(client);
-        self.effects.push(DispatchEffect::Reported { lease, package, attempt, client });
-    }
-
     /// The outcome of a reported lease is durable, be it a success or not.
     pub fn accepted(&mut self, lease: LeaseId) {
         self.set(lease, LeaseState::Settled);
-    }
-
-    /// Ends a connection. Its packages are open again at once, except those with results.
-    pub fn bye(&mut self, now_ms: i64, token: &TokenIdentity, bye: &Bye) -> Result<(), Refusal> {
-        let (_, client) = self.enter(now_ms, token, bye.connection)?;
-        self.disconnect(client);
-        for id in self.open_leases(client) {
-            if self.leases[&id].state.is_active() {
-                self.end(id, LeaseState::Returned(Cause::Bye));
-            }
-        }
-        Ok(())
     }
 
     /// Withdraws a lease. Its result will not be accepted.
@@ -571,25 +309,4 @@ impl Dispatch {
     fn open_leases(&self, client: usize) -> Vec<LeaseId> {
         self.clients[client].leases.iter().copied().collect()
     }
-}
-
-/// What a client has to do with a lease that it lists.
-fn instruction(entry: &LeaseEntry) -> Option<LeaseAction> {
-    match entry.state {
-        LeaseState::Superseded(_) | LeaseState::Returned(_) => Some(LeaseAction::Supersede),
-        LeaseState::Stopped => Some(LeaseAction::Stop),
-        _ => entry.follow.then_some(LeaseAction::Follow),
-    }
-}
-
-fn no_work(reason: &str) -> WorkAnswer {
-    WorkAnswer { leases: Vec::new(), reason: reason.to_owned() }
-}
-
-fn connection_ended() -> Refusal {
-    refusal(RefusalCode::Connection, "the connection has ended: say hello again")
-}
-
-fn refusal(code: RefusalCode, message: &str) -> Refusal {
-    Refusal { code, message: message.to_owned() }
 }

@@ -47,7 +47,7 @@ impl Dispatch {
         clients.chain(leases).min().unwrap_or(i64::MAX)
     }
 
-    fn silent_at(&self, client: &RemoteClient) -> Option<i64> {
+    pub(super) fn silent_at(&self, client: &RemoteClient) -> Option<i64> {
         let awaited = client.connection.is_some() || !client.leases.is_empty();
         (awaited && !client.silent).then(|| client.seen_ms.saturating_add(self.times.silent_ms))
     }

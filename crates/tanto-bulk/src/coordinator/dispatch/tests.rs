@@ -1,7 +1,9 @@
 //! Tests of the state machine of clients and leases.
 
+mod exploration;
 mod leases;
 mod placement;
+mod simulation;
 
 use tanto_protocol::{
     AttemptSpec, ConnectionId, Environment, Heartbeat, Hello, InstanceId, Lease, LeaseId, LeaseProgress, Role, Roles,
