@@ -6,6 +6,7 @@
 
 mod content;
 mod packages;
+mod server;
 mod snapshot;
 mod targets;
 

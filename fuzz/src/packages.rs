@@ -11,7 +11,7 @@ use tanto_bulk::package::records;
 use tanto_bulk::publish::sign::signer;
 use tanto_bulk::report::errors;
 use tanto_bulk::resolve::resolve;
-use tanto_protocol::{AttemptResult, AttemptSpec, Message};
+use tanto_protocol::{AttemptResult, AttemptSpec, ClientRequest, Message, ToCoordinator, ToServer};
 
 /// Records cover the whole text. A resolved package depends on each other package once, and on none if it is broken.
 pub(crate) fn scan(input: &[u8], _: &Path) {
@@ -95,6 +95,17 @@ pub(crate) fn message(input: &[u8], _: &Path) {
     }
     if let Ok(result) = AttemptResult::decode(input) {
         assert_eq!(AttemptResult::decode(&result.encode().unwrap()), Ok(result));
+    }
+    for name in ClientRequest::NAMES {
+        if let Some(Ok(request)) = ClientRequest::from_body(name, input) {
+            assert_eq!(ClientRequest::from_body(name, &request.to_body().unwrap()), Some(Ok(request)));
+        }
+    }
+    if let Ok(message) = ToServer::decode(input) {
+        assert_eq!(ToServer::decode(&message.encode().unwrap()), Ok(message));
+    }
+    if let Ok(message) = ToCoordinator::decode(input) {
+        assert_eq!(ToCoordinator::decode(&message.encode().unwrap()), Ok(message));
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::{content, packages, snapshot};
+use crate::{content, packages, server, snapshot};
 
 use tanto_ninja::canon::canonicalize_into;
 use tanto_ninja::disk::{Disk, Mtime};
@@ -29,7 +29,7 @@ pub struct Target {
     pub run: fn(&[u8], &Path),
 }
 
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -230,6 +230,38 @@ pub const TARGETS: [Target; 15] = [
         run: packages::pattern,
     },
     Target {
+        name: "http",
+        tokens: &[
+            b" /v1/main/",
+            b"GET",
+            b"HEAD",
+            b"POST",
+            b"PUT",
+            b"PATCH",
+            b" HTTP/1.1\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"Authorization: Bearer TOKEN\r\n",
+            b"Content-Length: 4\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Expect: 100-continue\r\n",
+            b"Range: bytes=1-2\r\n",
+            b"\r\n\r\n",
+            b"cas/",
+            b"3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",
+            b"?at=0&size=4",
+            b"18446744073709551615",
+            b"work",
+            b"missing",
+            b"pack",
+            b"join",
+            b"metrics",
+            b"../",
+            b"%2e",
+        ],
+        head: 0,
+        run: server::http,
+    },
+    Target {
         name: "message",
         tokens: &[
             br#"{"protocol":1,"body":{"#,
@@ -241,6 +273,8 @@ pub const TARGETS: [Target; 15] = [
             br#""outcome":{"kind":"built","why":""}"#,
             br#""kind":"failed""#,
             br#""stages":[]"#,
+            br#""leases":[]"#,
+            br#""connection":"00000000000000000000000000000000""#,
             b"}}",
             b",",
             b"null",

@@ -10,4 +10,4 @@ mod secret;
 mod server;
 pub mod tokens;
 
-pub use self::server::{Limits, Options, ServeError, Server, fuzz_route, serve};
+pub use self::server::{HttpFuzzer, Limits, Options, ServeError, Server, fuzz_route, serve};

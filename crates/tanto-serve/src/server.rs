@@ -4,6 +4,7 @@ mod addresses;
 mod answer;
 mod builds;
 mod connection;
+mod fuzzing;
 mod limits;
 mod metrics;
 mod requests;
@@ -35,6 +36,7 @@ use self::uploads::Uploads;
 use crate::blobs::Blobs;
 use crate::tokens::{TokenError, TokenTable};
 
+pub use self::fuzzing::HttpFuzzer;
 pub use self::limits::Limits;
 pub use self::route::fuzz_route;
 

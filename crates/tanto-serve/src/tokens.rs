@@ -5,6 +5,7 @@
 
 mod table;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -304,8 +305,10 @@ fn joined_before(tokens: &[Entry], secret: &str, key: Digest) -> Option<JoinAnsw
 
 /// The first free name of a pool.
 fn numbered_name(tokens: &[Entry], pool: &Entry) -> String {
+    let own = tokens.iter().filter(|entry| entry.build == pool.build);
+    let taken: HashSet<&str> = own.map(|entry| &entry.name[..]).collect();
     let mut names = (1..=tokens.len() + 1).map(|number| format!("{}-{number}", pool.name));
-    names.find(|name| check_free(tokens, &pool.build, name).is_ok()).unwrap_or_else(|| pool.id.clone())
+    names.find(|name| !taken.contains(&name[..])).unwrap_or_else(|| pool.id.clone())
 }
 
 /// Writes a join file, which only its owner can read. Fails if the file exists.

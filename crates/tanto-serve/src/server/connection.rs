@@ -53,17 +53,27 @@ impl Peer {
 }
 
 pub(super) async fn run(shared: Arc<Shared>, acceptor: Option<TlsAcceptor>, stream: TcpStream, from: SocketAddr) {
+    // Without it, small answers are slower.
+    let _ = stream.set_nodelay(true);
+    accept(shared, acceptor, stream, from.ip()).await;
+}
+
+/// Serves a stream until it ends.
+pub(super) async fn accept(
+    shared: Arc<Shared>,
+    acceptor: Option<TlsAcceptor>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ip: IpAddr,
+) {
     let now = Instant::now();
-    let Some(pass) = shared.addresses.admit(from.ip(), now) else { return };
+    let Some(pass) = shared.addresses.admit(ip, now) else { return };
     let limits = &shared.options.limits;
     let peer = Arc::new(Peer {
-        ip: from.ip(),
+        ip,
         pace: Mutex::new(Budget::new(limits.requests_at_once, limits.requests_per_second, now)),
         pass: Mutex::new(Some(pass)),
         verified: Notify::new(),
     });
-    // Without it, small answers are slower.
-    let _ = stream.set_nodelay(true);
     let stream = StallGuard::new(stream, limits.stall);
     let Some(acceptor) = acceptor else { return serve(shared, peer, stream).await };
     match tokio::time::timeout(HANDSHAKE.min(limits.unverified_time), acceptor.accept(stream)).await {
