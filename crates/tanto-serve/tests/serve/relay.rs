@@ -16,7 +16,7 @@ fn heartbeat() -> Heartbeat {
 }
 
 fn report() -> ResultReport {
-    let result = AttemptResult::of(AttemptOutcome::Built);
+    let result = AttemptResult::of(AttemptOutcome::Failed { why: "it is broken".to_owned() });
     ResultReport { connection: CONNECTION, lease: LeaseId([3; 16]), result, packages: Vec::new(), logs: Vec::new() }
 }
 
