@@ -5,3 +5,4 @@ pub mod cpu;
 pub mod info;
 pub mod pressure;
 pub mod proc_stat;
+pub mod system;
