@@ -1,5 +1,6 @@
 //! Settings of a bulk build, from one TOML file with pbulk's names where they mean the same.
 
+mod client;
 pub mod file;
 mod keys;
 pub mod pbulk;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_exec::job::ResourceLimits;
 
+pub use self::client::ClientFiles;
 pub use self::keys::{Config, KEYS, Key};
 pub use self::read::{ConfigError, ConfigProblem};
 pub use self::stage::Stage;
@@ -107,6 +109,29 @@ impl Config {
     /// Formats the configuration, with a comment for each key.
     pub fn text(&self) -> String {
         write::text(self)
+    }
+
+    /// Formats the keys that packages can see, for clients on other machines.
+    pub fn shared(&self) -> String {
+        write::shared(self)
+    }
+
+    /// Reads the text of `shared` as the configuration of a client.
+    pub fn for_client(shared: &str, files: &ClientFiles<'_>) -> Result<Config, ConfigError> {
+        client::read(shared, files)
+    }
+
+    /// The directory of the server for clients on other machines.
+    pub fn server_dir(&self) -> PathBuf {
+        match self.server_dir.as_str() {
+            "" => Path::new(&self.state).join("serve"),
+            dir => PathBuf::from(dir),
+        }
+    }
+
+    /// The directory with the package tree.
+    pub fn tree_dir(&self) -> &str {
+        self.tree_source.as_deref().unwrap_or(&self.pkgsrc)
     }
 
     /// Returns the limits of a stage, or of `scan`.

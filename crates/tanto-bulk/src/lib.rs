@@ -7,6 +7,7 @@ pub mod coordinator;
 pub mod error;
 pub mod estimate;
 pub mod freshness;
+pub mod machine_environment;
 pub mod package;
 pub mod publish;
 pub mod report;

@@ -2,10 +2,14 @@
 
 use std::cell::OnceCell;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use tanto_exec::jobserver::Jobserver;
+use tanto_exec::jobserver::broker::TokenBroker;
+use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::resource_sampler;
+use tanto_exec::runner::process::RunnerOptions;
 use tanto_sys::fs::{mounts, page_cache};
 use tanto_sys::machine::cpu;
 use tanto_sys::process::namespaces::{self, Namespace};
@@ -38,8 +42,10 @@ impl Environment {
         if config.sandbox == NO_SANDBOX {
             return Ok(None);
         }
+        // By default, it is in the state directory.
+        let server_dir = Some(config.server_dir.as_str()).filter(|dir| Path::new(dir).exists());
         let own = [config.state.as_str(), &config.sign_keys];
-        let hidden: Vec<String> = own.into_iter().chain(hidden).map(str::to_owned).collect();
+        let hidden: Vec<String> = own.into_iter().chain(server_dir).chain(hidden).map(str::to_owned).collect();
         let as_user = enter_namespace().map_err(|error| {
             let why = cause(&error);
             format!("cannot create a sandbox: {why}. Set sandbox = \"none\" to build without one")
@@ -106,6 +112,16 @@ pub fn settings(config: &Config, environment: Option<&Environment>) -> Result<Bu
         program: program()?,
         ..BuildSettings::new(config)
     })
+}
+
+/// Returns the options of the runner of attempts.
+pub fn runner_options(config: &Config, settings: &BuildSettings) -> RunnerOptions {
+    // Files in memory are attributed to the package and not to a command.
+    let cgroups = if settings.memory.is_some() { CgroupUse::AllWithoutFiles } else { CgroupUse::All };
+    let watch = Some(WatchOptions { limits: config.limits.watched(), leftovers: Leftovers::Kill, cgroups });
+    let broker = TokenBroker::new(job_tokens(config), make_jobs(config));
+    let jobserver = Some(Jobserver::Broker(broker));
+    RunnerOptions { parallelism: settings.clients, watch, jobserver, ..RunnerOptions::default() }
 }
 
 /// Returns the number of job tokens for all packages.

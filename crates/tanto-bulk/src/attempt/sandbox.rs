@@ -324,7 +324,9 @@ fn read_only_mounts(config: &Config, hidden: &[String], makes: PathBuf) -> Vec<M
     let read_only = |path: &str| Mount { at: path.into(), kind: MountKind::ReadOnly(path.into()) };
     let hidden = hidden.iter().filter(|path| !path.is_empty());
     let mut mounts: Vec<Mount> = hidden.map(|path| Mount { at: path.into(), kind: MountKind::Hidden }).collect();
-    mounts.extend([&config.pkgsrc, &config.packages, &config.distdir].map(|path| read_only(path)));
+    let tree = MountKind::ReadOnly(config.tree_dir().into());
+    mounts.push(Mount { at: (&config.pkgsrc).into(), kind: tree });
+    mounts.extend([&config.packages, &config.distdir].map(|path| read_only(path)));
     mounts.push(Mount { at: makes.clone(), kind: MountKind::ReadOnly(makes) });
     // The file of MAKECONF can be anywhere.
     let settings = config.makeconf().filter(|path| path.is_file());

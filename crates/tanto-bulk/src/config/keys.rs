@@ -21,6 +21,10 @@ pub(super) enum Field {
     Program(fn(&mut Config) -> &mut String),
     Text(fn(&mut Config) -> &mut String),
     Sandbox(fn(&mut Config) -> &mut String),
+    /// An IP address with a port; may be empty.
+    Address(fn(&mut Config) -> &mut String),
+    /// A name of a build.
+    Name(fn(&mut Config) -> &mut String),
     Flag(fn(&mut Config) -> &mut bool),
     Count(fn(&mut Config) -> &mut usize),
     Time(fn(&mut Config) -> &mut Option<i64>),
@@ -50,6 +54,8 @@ macro_rules! settings {
                 #[doc = $doc]
                 pub $key: rust_type!($kind),
             )*
+            /// The directory that sandboxes show at `pkgsrc`, if it is another one. Not a key.
+            pub tree_source: Option<String>,
             /// Limits of stages without their own.
             pub limits: Limits,
             /// Limits of single stages.
@@ -62,6 +68,7 @@ macro_rules! settings {
             fn default() -> Config {
                 Config {
                     $($key: $default,)*
+                    tree_source: None,
                     limits: Limits { hang_ms: Some(30 * 60_000), log: Some(1 << 30), ..Limits::default() },
                     stages: BTreeMap::new(),
                     environment: BTreeMap::new(),
@@ -192,6 +199,14 @@ values {
         "A shell command, run outside of sandboxes for each built package, with its file, name, categories and PKG_SUFX as $1 to $4.";
     sync_buildlog: Text = String::new(),
         "A shell command, run outside of sandboxes for each failed package, with bulklog, its name and its last attempt as $1 to $3.";
+    listen: Address = String::new(),
+        "The address on which other machines can take part, such as \"0.0.0.0:8443\". Empty: none can.";
+    build_name: Name = "build".into(),
+        "The name of this build for them.";
+    server_dir: Path = String::new(),
+        "The files of the server for them, which several builds may share. Empty: 'serve' in state.";
+    server_url: Text = String::new(),
+        "The URL at which they reach the server. Empty: made from 'listen' and the name of this machine.";
 }
 limits {
     "hang_timeout": Time hang_ms,
@@ -214,3 +229,29 @@ pub(super) const OF_STAGES: [&str; 6] =
     ["hang_timeout", "timeout", "cpu_limit", "memory_limit", "log_limit", DISK_LIMIT];
 /// Not for the scan and for stages that write nothing.
 pub(super) const DISK_LIMIT: &str = "disk_limit";
+
+/// Keys that packages can see. Clients of the build get them from the coordinator.
+pub(super) const SHARED: [&str; 22] = [
+    "pkgsrc",
+    "make",
+    "prefix",
+    "pkgdb",
+    "pkg_add",
+    "pkg_delete",
+    "pkg_sufx",
+    "bootstrapkit",
+    "unprivileged_user",
+    "use_unprivileged_checksum",
+    "make_jobs",
+    "wrkobjdir",
+    "master_site_override",
+    "ignore_interactive_fetch",
+    "keep_wrkdir",
+    "keep_prefix",
+    "hang_timeout",
+    "timeout",
+    "cpu_limit",
+    "memory_limit",
+    "log_limit",
+    DISK_LIMIT,
+];

@@ -30,8 +30,8 @@ pub enum ConfigProblem {
 
 /// The limit of counts.
 const MAX_COUNT: usize = 4096;
-const STAGE: &str = "stage";
-const ENVIRONMENT: &str = "environment";
+pub(super) const STAGE: &str = "stage";
+pub(super) const ENVIRONMENT: &str = "environment";
 /// The scan has limits like a stage.
 const SCAN: &str = "scan";
 
@@ -99,6 +99,8 @@ fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigEr
         Field::Time(field) => *field(config) = time(value)?,
         Field::Size(field) => *field(config) = size(value)?,
         Field::Scratch(field) => *field(config) = scratch(value)?,
+        Field::Address(field) => *field(config) = address(value)?,
+        Field::Name(field) => *field(config) = build_name(value)?,
     }
     Ok(())
 }
@@ -106,6 +108,18 @@ fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigEr
 fn text(value: &Value<'_>) -> Result<String, ConfigError> {
     let text = value.get_ref().as_str().ok_or_else(|| error_at(value, "expected a string in quotes"))?;
     if text.contains('\0') { Err(error_at(value, "a string cannot contain NUL")) } else { Ok(text.to_owned()) }
+}
+
+fn address(value: &Value<'_>) -> Result<String, ConfigError> {
+    let text = text(value)?;
+    let is_address = text.is_empty() || text.parse::<std::net::SocketAddr>().is_ok();
+    if is_address { Ok(text) } else { Err(error_at(value, "expected an address such as \"0.0.0.0:8443\"")) }
+}
+
+fn build_name(value: &Value<'_>) -> Result<String, ConfigError> {
+    let text = text(value)?;
+    let why = "expected a name of 1 to 63 of a-z, 0-9, '.', '_' and '-'";
+    if tanto_protocol::is_client_name(&text) { Ok(text) } else { Err(error_at(value, why)) }
 }
 
 fn count(value: &Value<'_>) -> Result<usize, ConfigError> {

@@ -1,8 +1,8 @@
 //! Formats configurations with a comment for each key.
 
-use super::keys::{Field, KEYS};
+use super::keys::{DISK_LIMIT, Field, KEYS, Key, OF_STAGES, SHARED};
 use super::read::{AUTO, UNITS};
-use super::{Config, Scratch};
+use super::{Config, Scratch, Stage};
 
 const HEAD: &str =
     "# Configuration of `tanto bulk`. The file contains all keys with their defaults. Relative paths start at its directory.
@@ -21,20 +21,49 @@ const HEAD: &str =
 ";
 
 pub(super) fn text(config: &Config) -> String {
-    let mut config = config.clone();
     let mut text = HEAD.to_owned();
     for key in KEYS {
-        let value = match key.field {
-            Field::Path(field) | Field::Program(field) | Field::Text(field) | Field::Sandbox(field) => {
-                quoted(field(&mut config))
-            }
-            Field::Flag(field) => field(&mut config).to_string(),
-            Field::Count(field) => field(&mut config).to_string(),
-            Field::Time(field) => time(*field(&mut config)),
-            Field::Size(field) => size(*field(&mut config)),
-            Field::Scratch(field) => scratch(*field(&mut config)),
-        };
-        text += &format!("\n# {}\n{} = {value}\n", key.doc, key.name);
+        text += &format!("\n# {}\n{} = {}\n", key.doc, key.name, value(config, key));
+    }
+    text + &tables(config)
+}
+
+/// Formats the keys that packages can see. Of the bootstrap kit, only whether there is one.
+pub(super) fn shared(config: &Config) -> String {
+    let kit = if config.bootstrapkit.is_empty() { "" } else { "yes" };
+    let config = Config { bootstrapkit: kit.to_owned(), ..config.clone() };
+    let keys = KEYS.iter().filter(|key| SHARED.contains(&key.name));
+    let lines: String = keys.map(|key| format!("{} = {}\n", key.name, value(&config, key))).collect();
+    lines + &tables(&config)
+}
+
+fn value(config: &Config, key: &Key) -> String {
+    let mut config = config.clone();
+    match key.field {
+        Field::Path(field)
+        | Field::Program(field)
+        | Field::Text(field)
+        | Field::Sandbox(field)
+        | Field::Address(field)
+        | Field::Name(field) => quoted(field(&mut config)),
+        Field::Flag(field) => field(&mut config).to_string(),
+        Field::Count(field) => field(&mut config).to_string(),
+        Field::Time(field) => time(*field(&mut config)),
+        Field::Size(field) => size(*field(&mut config)),
+        Field::Scratch(field) => scratch(*field(&mut config)),
+    }
+}
+
+/// The tables at the end: limits of stages, where they differ from those of all stages, and variables.
+fn tables(config: &Config) -> String {
+    let mut text = String::new();
+    for (stage, limits) in &config.stages {
+        text += &format!("\n[stage.{stage}]\n");
+        let own = Config { limits: *limits, ..config.clone() };
+        let may_write = Stage::ALL.into_iter().any(|it| it.name() == stage && it.writes());
+        let keys = KEYS.iter().filter(|key| OF_STAGES.contains(&key.name) && (may_write || key.name != DISK_LIMIT));
+        let lines = keys.map(|key| (key.name, value(&own, key), value(config, key)));
+        text.extend(lines.filter(|(_, own, all)| own != all).map(|(name, own, _)| format!("{name} = {own}\n")));
     }
     if !config.environment.is_empty() {
         text += "\n[environment]\n";
