@@ -3,6 +3,8 @@
 mod backoff;
 mod blobs;
 mod error;
+pub mod membership;
+pub mod provision;
 mod resolver;
 mod transport;
 
@@ -48,6 +50,15 @@ impl Connection {
     /// Connects with the first request.
     pub fn new(file: &JoinFile, token: &str) -> Result<Connection, ClientError> {
         Ok(Connection { transport: Transport::new(&file.url, &file.authority, token)?, build: file.build.clone() })
+    }
+
+    /// Sends a request and returns its answer.
+    pub fn request(&self, request: &ClientRequest) -> Result<ClientAnswer, ClientError> {
+        let wait = match request {
+            ClientRequest::Work(work) => Duration::from_millis(work.wait_ms),
+            _ => Duration::ZERO,
+        };
+        self.ask(request, wait)
     }
 
     pub fn describe(&self) -> Result<BuildDescription, ClientError> {

@@ -8,6 +8,7 @@ mod files;
 mod link;
 mod secret;
 mod server;
+pub mod server_dir;
 pub mod tokens;
 
 pub use self::server::{HttpFuzzer, Limits, Options, ServeError, Server, fuzz_route, serve};

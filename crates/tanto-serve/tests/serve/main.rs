@@ -4,6 +4,7 @@ mod blobs;
 mod coordinator;
 mod documentation;
 mod hostile;
+mod provision;
 mod relay;
 mod site;
 mod tls;
