@@ -1,6 +1,9 @@
 //! `tanto bulk`: runs its subcommands.
 
 mod args;
+mod client;
+mod server;
+mod token;
 
 use std::ffi::OsString;
 use std::io;
@@ -61,7 +64,9 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
         BulkCommand::Build(args) => {
             let resolved = args.resolved.as_deref();
             let request = BuildRequest { resolved, again: args.again, cutoff: args.cutoff };
-            return bulk_build::run(&args.config.read()?, request, &shown).map(built);
+            let config = args.config.read()?;
+            server::start(&config, &args.config.config)?;
+            return bulk_build::run(&config, request, &shown).map(built);
         }
         BulkCommand::Status(args) => status_screen::show(&args.config.read()?, args.watch)?,
         BulkCommand::Why(args) => LastRun::read(&args.config.read()?)?.why(&args.package.to_string_lossy())?,
@@ -83,6 +88,11 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
         BulkCommand::Import(args) => pbulk_files::import(&args.config.read()?, &args.from)?,
         BulkCommand::Export(args) => pbulk_files::export(&args.config.read()?, &args.dir)?,
         BulkCommand::Simulate(args) => simulate(&args)?,
+        BulkCommand::Serve(args) => return server::serve(&args.config.read()?).map(|()| CommandOutput::default()),
+        BulkCommand::Token(command) => token::run(&command)?,
+        BulkCommand::Client(args) => return client::run(&args),
+        BulkCommand::Clients(args) => return requests::clients(&args.config.read()?).map(answered),
+        BulkCommand::Drain(args) => return requests::drain(&args.config.read()?, args.name).map(answered),
         BulkCommand::Enter(args) => return Ok(run_internal_command(b"enter", args)),
         BulkCommand::Fetch(args) => return Ok(run_internal_command(b"fetch", args)),
         BulkCommand::Deliver(args) => return Ok(run_internal_command(b"deliver", args)),
@@ -161,9 +171,13 @@ fn request(
     request: fn(&Config, Vec<String>) -> Result<Response, BulkError>,
 ) -> Result<CommandOutput, BulkError> {
     let packages = args.packages.iter().map(|word| word.to_string_lossy().trim_end_matches('/').to_owned());
-    let Response { code, out, err } = request(&args.config.read()?, packages.collect())?;
+    request(&args.config.read()?, packages.collect()).map(answered)
+}
+
+/// The answer of a running build.
+fn answered(Response { code, out, err }: Response) -> CommandOutput {
     let err = if err.is_empty() { err } else { CommandOutput::failed(err).err };
-    Ok(CommandOutput { out, err, code })
+    CommandOutput { out, err, code }
 }
 
 fn report(args: &BulkReportArgs) -> Result<CommandOutput, BulkError> {

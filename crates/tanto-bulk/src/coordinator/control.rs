@@ -81,6 +81,7 @@ impl Control<'_, '_> {
             }
             Request::Skip(packages) => self.for_each(&packages, Self::skip),
             Request::Kill(packages) => self.for_each(&packages, Self::kill),
+            Request::Clients | Request::Drain(_) => Response::refused("this build has no clients on other machines"),
             Request::Link => Response::refused("this connection cannot relay requests"),
         }
     }

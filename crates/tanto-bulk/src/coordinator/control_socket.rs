@@ -36,6 +36,10 @@ pub enum Request {
     Skip(Vec<String>),
     /// Terminate these.
     Kill(Vec<String>),
+    /// List the clients on other machines.
+    Clients,
+    /// Give the client with this name no more packages.
+    Drain(String),
     /// Relay the requests of clients on this connection, instead of one answer.
     Link,
 }

@@ -1,4 +1,4 @@
-//! Carries out `tanto bulk retry`, `skip` and `kill`: asks the running build, or changes the database for the next one.
+//! Carries out `tanto bulk retry`, `skip`, `kill`, `clients` and `drain`: asks the running build, or changes the database for the next one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,18 @@ pub fn skip(config: &Config, packages: Vec<String>) -> Result<Response, BulkErro
 /// Kills running attempts.
 pub fn kill(config: &Config, packages: Vec<String>) -> Result<Response, BulkError> {
     let answer = ask(config, &Request::Kill(packages))?;
+    Ok(answer.unwrap_or_else(|| Response::refused("nothing is being built")))
+}
+
+/// Lists the clients on other machines.
+pub fn clients(config: &Config) -> Result<Response, BulkError> {
+    let answer = ask(config, &Request::Clients)?;
+    Ok(answer.unwrap_or_else(|| Response::refused("nothing is being built")))
+}
+
+/// Gives a client on another machine no more packages.
+pub fn drain(config: &Config, client: String) -> Result<Response, BulkError> {
+    let answer = ask(config, &Request::Drain(client))?;
     Ok(answer.unwrap_or_else(|| Response::refused("nothing is being built")))
 }
 

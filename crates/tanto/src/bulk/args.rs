@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
 use tanto_bulk::config::Config;
 use tanto_bulk::config::file::read_config;
 use tanto_bulk::error::BulkError;
+use tanto_protocol::{Role, is_client_name};
 
 use crate::simulate::{SlotCounts, parse_slots};
 
@@ -70,6 +72,24 @@ pub enum BulkCommand {
     /// Each line of a file with times is a PKGNAME, a tab, and seconds. Missing times are estimated from similar
     /// packages.
     Simulate(BulkSimulateArgs),
+    /// Serve other machines that take part in a build
+    ///
+    /// Listens at the address that `listen` in bulk.toml sets, until SIGTERM. `tanto bulk build` starts a server in the
+    /// background if none is running.
+    Serve(ServeArgs),
+    /// Manage the tokens of other machines
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Take part in a build on another machine
+    ///
+    /// Joins with the file that `tanto bulk token add` wrote, fetches the package tree and the bootstrap kit, and builds
+    /// packages until the build drains the client or a signal ends it. The file works once; after that, the client uses
+    /// its own token in its directory.
+    Client(ClientArgs),
+    /// List the machines that take part in the running build
+    Clients(ClientsArgs),
+    /// Let a machine finish its packages and leave the running build
+    Drain(DrainArgs),
     #[command(hide = true, about = "Run a command in a sandbox (internal)")]
     Enter(InternalArgs),
     #[command(hide = true, about = "Fetch the distfiles of a package (internal)")]
@@ -78,6 +98,47 @@ pub enum BulkCommand {
     Deliver(InternalArgs),
     #[command(hide = true, about = "Sign packages (internal)")]
     Signer(InternalArgs),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum TokenCommand {
+    /// Write a join file with which a machine can take part once
+    Add(TokenAddArgs),
+    /// List tokens and unused join files
+    List(ClientsArgs),
+    /// Revoke the tokens and join files of a client
+    Revoke(TokenRevokeArgs),
+}
+
+/// A time such as 90d or 12h.
+fn lifetime(value: &str) -> Result<Duration, &'static str> {
+    const WRONG: &str = "expected a time such as 90d or 12h";
+    let (number, unit) = value.split_at_checked(value.len().saturating_sub(1)).ok_or(WRONG)?;
+    let seconds = match unit {
+        "d" => 86_400,
+        "h" => 3_600,
+        "m" => 60,
+        "s" => 1,
+        _ => return Err(WRONG),
+    };
+    let number: u64 = number.parse().map_err(|_| WRONG)?;
+    let seconds = number.checked_mul(seconds).filter(|&seconds| seconds > 0 && seconds <= MAX_LIFETIME);
+    seconds.map(Duration::from_secs).ok_or(WRONG)
+}
+
+/// A hundred years, in seconds.
+const MAX_LIFETIME: u64 = 100 * 365 * 86_400;
+
+fn role(value: &str) -> Result<Role, String> {
+    let names: Vec<&str> = Role::ALL.into_iter().map(Role::name).collect();
+    Role::named(value).ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+fn client_name(value: &str) -> Result<String, &'static str> {
+    match is_client_name(value) {
+        true => Ok(value.to_owned()),
+        false => Err("expected 1 to 63 of a-z, 0-9, '.', '_' and '-'"),
+    }
 }
 
 /// A percentage from 0% to 100%.
@@ -272,6 +333,84 @@ pub struct BulkSimulateArgs {
     pub jobs: Option<SlotCounts>,
 }
 
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub config: ConfigArg,
+}
+
+#[derive(Args, Debug)]
+pub struct TokenAddArgs {
+    /// Name of the client
+    #[arg(value_parser = client_name)]
+    pub name: String,
+    /// Role of the client: build, check, scan, tree, watch, steer or admin [default: build]
+    #[arg(long = "role", value_name = "ROLE", value_parser = role)]
+    pub roles: Vec<Role>,
+    /// How long the client's token is valid, such as 12h
+    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = lifetime)]
+    pub expires: Duration,
+    /// Let several machines join with the same file: they get the names NAME-1, NAME-2 ...
+    #[arg(long, requires = "max_clients")]
+    pub pool: bool,
+    /// How many machines can join with the file
+    #[arg(long, value_name = "N", requires = "pool", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_clients: Option<u32>,
+    /// Join file to write, for `tanto bulk client --join`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub config: ConfigArg,
+}
+
+#[derive(Args, Debug)]
+pub struct TokenRevokeArgs {
+    /// Name of the client, or identifier of the token
+    pub name: String,
+    #[command(flatten)]
+    pub config: ConfigArg,
+}
+
+#[derive(Args, Debug)]
+pub struct ClientArgs {
+    /// Join file that `tanto bulk token add` wrote
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub join: PathBuf,
+    /// Packages at a time [default: one for each processor; without a sandbox, one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub slots: Option<u32>,
+    /// Directory for the client's files [default: tanto/client-NAME below ~/.local/state or, for root, /var/lib]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+    /// Label of this machine, such as big
+    #[arg(long = "label", value_name = "LABEL", value_parser = client_name)]
+    pub labels: Vec<String>,
+    /// Kind of sandbox: bind, overlay, tmpfs or none
+    #[arg(long, value_name = "KIND", default_value = "bind", value_parser = ["bind", "overlay", "tmpfs", "none"])]
+    pub sandbox: String,
+    /// The system that packages see
+    #[arg(long, value_name = "DIR", default_value = "/", value_hint = ValueHint::DirPath)]
+    pub sandbox_root: PathBuf,
+    /// Replace another client of the same name that is still connected
+    #[arg(long)]
+    pub replace: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ClientsArgs {
+    #[command(flatten)]
+    pub config: ConfigArg,
+}
+
+#[derive(Args, Debug)]
+pub struct DrainArgs {
+    /// Name of the client
+    #[arg(value_parser = client_name)]
+    pub name: String,
+    #[command(flatten)]
+    pub config: ConfigArg,
+}
+
 /// Arguments of a command that Tanto itself starts, as it passes them.
 #[derive(Args, Debug)]
 pub struct InternalArgs {
@@ -282,6 +421,13 @@ pub struct InternalArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lifetimes_are_parsed() {
+        let seconds = |text| lifetime(text).map(|it| it.as_secs()).ok();
+        assert_eq!(["90d", "12h", "5m", "7s"].map(seconds), [Some(7_776_000), Some(43_200), Some(300), Some(7)]);
+        assert!(["", "d", "0d", "90", "-1d", "1w", "99999999999d", "1\u{e9}"].iter().all(|it| lifetime(it).is_err()));
+    }
 
     #[test]
     fn percentages_are_parsed() {

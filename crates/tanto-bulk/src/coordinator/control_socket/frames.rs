@@ -97,6 +97,8 @@ impl Request {
             }
             Request::Skip(packages) => [vec![b"skip".to_vec()], names(packages)].concat(),
             Request::Kill(packages) => [vec![b"kill".to_vec()], names(packages)].concat(),
+            Request::Clients => vec![b"clients".to_vec()],
+            Request::Drain(client) => vec![b"drain".to_vec(), client.clone().into_bytes()],
             Request::Link => vec![b"link".to_vec()],
         };
         words.extend(all.iter().map(Vec::as_slice));
@@ -115,6 +117,8 @@ impl Request {
             }
             [b"skip", packages @ ..] => Request::Skip(all(packages)?),
             [b"kill", packages @ ..] => Request::Kill(all(packages)?),
+            [b"clients"] => Request::Clients,
+            [b"drain", client] => Request::Drain(text(client)?),
             [b"link"] => Request::Link,
             _ => return Err(FrameError::Malformed),
         })

@@ -23,6 +23,8 @@ fn requests() -> Vec<Request> {
         Request::Retry { packages: names.clone(), records: b"PKGNAME=a-1\n\0".to_vec() },
         Request::Skip(names.clone()),
         Request::Kill(names),
+        Request::Clients,
+        Request::Drain("builder-2".into()),
     ]
 }
 

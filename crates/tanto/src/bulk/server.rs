@@ -1,0 +1,142 @@
+//! `tanto bulk serve`, and its start before a build.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tanto_bulk::config::Config;
+use tanto_bulk::error::BulkError;
+use tanto_serve::server_dir::{self, ServedBuild, ServerLock, ServerState};
+use tanto_serve::{Limits, Options};
+use tanto_sys::fs::private_files;
+use tanto_sys::machine::system::SystemName;
+use tanto_sys::process::detach;
+
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(20);
+const START_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The server of a build, as configured.
+pub(super) struct ConfiguredServer {
+    pub dir: PathBuf,
+    listen: SocketAddr,
+    host: String,
+    /// As configured.
+    url: String,
+    build: String,
+    state: PathBuf,
+}
+
+impl ConfiguredServer {
+    pub fn new(config: &Config) -> Result<ConfiguredServer, BulkError> {
+        let missing = "set 'listen' in the configuration to an address for other machines, such as \"0.0.0.0:8443\"";
+        Ok(ConfiguredServer {
+            dir: config.server_dir(),
+            listen: config.listen.parse().map_err(|_| missing)?,
+            host: SystemName::query().host,
+            url: config.server_url.clone(),
+            build: config.build_name.clone(),
+            state: PathBuf::from(&config.state),
+        })
+    }
+
+    /// Prepares its directory for the build, and renews an old certificate. The server itself does not read the authority's
+    /// key while it serves.
+    pub fn prepare(&self) -> Result<(), BulkError> {
+        let failed = |error| BulkError::io("opening ", &self.state)(error);
+        fs::create_dir_all(self.state.parent().unwrap_or(&self.state)).map_err(failed)?;
+        private_files::create_dir(&self.state).map_err(failed)?;
+        let hosts = server_dir::certificate_names(&self.url(self.listen), self.listen, &self.host);
+        let authority = self.state.join("ca");
+        let build = ServedBuild { name: &self.build, state: &self.state, authority: &authority, hosts: &hosts };
+        server_dir::prepare(&self.dir, &build).map_err(invalid)
+    }
+
+    fn url(&self, address: SocketAddr) -> String {
+        server_dir::url(&self.url, address, &self.host)
+    }
+
+    /// The URL for clients. A port that the system chose is known while a server runs.
+    pub fn client_url(&self) -> Result<String, BulkError> {
+        match server_dir::server_state(&self.dir).map_err(invalid)? {
+            ServerState::Listening(address) if self.listen.port() == 0 => Ok(self.url(address)),
+            _ if self.listen.port() == 0 && self.url.is_empty() => {
+                Err("start 'tanto bulk serve' first, or set another port than 0 in 'listen'".into())
+            }
+            _ => Ok(self.url(self.listen)),
+        }
+    }
+}
+
+pub(super) fn invalid(error: impl std::error::Error) -> BulkError {
+    BulkError::Invalid(error.to_string())
+}
+
+/// Serves until a signal ends it.
+pub fn serve(config: &Config) -> Result<(), BulkError> {
+    let server = ConfiguredServer::new(config)?;
+    server.prepare()?;
+    let lock = ServerLock::take(&server.dir).map_err(invalid)?;
+    let options = Options {
+        dir: server.dir.clone(),
+        listen: server.listen,
+        plain: false,
+        limits: Limits::default(),
+        log: |line| eprintln!("tanto: {line}"),
+    };
+    let ready = |address| {
+        if let Err(error) = lock.announce(address) {
+            eprintln!("tanto: {}: {error}", server.dir.display());
+        }
+        println!("listening on {}", server.url(address));
+    };
+    tanto_serve::serve(options, ready).map_err(invalid)
+}
+
+/// Starts the server of a build in the background, unless one runs already or none is wanted. It is no child of this
+/// process, does not end with the build, and serves other builds too. The process must have one thread.
+pub fn start(config: &Config, file: &Path) -> Result<(), BulkError> {
+    if config.listen.is_empty() {
+        return Ok(());
+    }
+    let server = ConfiguredServer::new(config)?;
+    server.prepare()?;
+    if is_listening(&server)? {
+        return Ok(());
+    }
+    let program = std::env::current_exe().map_err(BulkError::of("starting the server"))?;
+    let file = std::path::absolute(file).map_err(BulkError::io("reading ", file))?;
+    let log = server.dir.join("server.log");
+    detach::spawn_detached(|| {
+        // The wait below reports that there is no server.
+        let _ = spawn(&program, &file, &log);
+    })
+    .map_err(BulkError::of("starting the server"))?;
+    let started = Instant::now();
+    while !is_listening(&server)? {
+        if started.elapsed() > START {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let last = text.lines().last().unwrap_or_default();
+            return Err(format!("the server for other machines does not start; {} ends: {last}", log.display()).into());
+        }
+        thread::sleep(START_INTERVAL);
+    }
+    Ok(())
+}
+
+fn is_listening(server: &ConfiguredServer) -> Result<bool, BulkError> {
+    let state = server_dir::server_state(&server.dir).map_err(invalid)?;
+    Ok(matches!(state, ServerState::Listening(_)))
+}
+
+fn spawn(program: &Path, file: &Path, log: &Path) -> io::Result<()> {
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
+    let mut command = Command::new(program);
+    command.args(["bulk", "serve", "--config"]).arg(file).current_dir("/");
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn().map(drop)
+}
