@@ -111,7 +111,14 @@ const MAKECONF: &str = "mk.conf";
 impl Provided {
     fn fetch(join: &JoinFile, member: &JoinAnswer, dir: &Path) -> Result<Provided, BulkError> {
         let connection = Connection::new(join, &member.token).map_err(invalid)?;
-        let description = persist(|| connection.describe()).map_err(invalid)?;
+        let description = match connection.describe() {
+            Err(error) if error.is_transient() => {
+                eprintln!("tanto: waiting for build '{}' at {}: {error}", join.build, join.url);
+                persist(|| connection.describe())
+            }
+            described => described,
+        };
+        let description = description.map_err(invalid)?;
         let manifest = description.tree.ok_or("the build provides no package tree yet")?;
         let tree = provision::fetch_tree(&connection, &manifest, dir).map_err(invalid)?;
         let fetch = |digest: Option<Digest>, name| {

@@ -68,7 +68,7 @@ fn row(token: &TokenInfo, now: SystemTime) -> [String; 5] {
         TokenKind::Join { joined, max_clients } => format!("join file, {joined} of {max_clients} joined"),
     };
     let expires = token.expires.map_or("never".to_owned(), |at| match at.duration_since(now) {
-        Ok(left) if left.as_secs() >= 2 * 86_400 => format!("in {} days", left.as_secs() / 86_400),
+        Ok(left) if left.as_secs() >= 2 * 86_400 => format!("in {} days", (left.as_secs() + 43_200) / 86_400),
         Ok(left) => format!("in {} hours", left.as_secs().div_ceil(3_600)),
         Err(_) => "expired".to_owned(),
     });
@@ -114,7 +114,7 @@ mod tests {
         };
         let at = |seconds| Some(UNIX_EPOCH + Duration::from_secs(seconds));
         let rows = [
-            row(&token("a", TokenKind::Client, at(90 * 86_400 + 5)), UNIX_EPOCH),
+            row(&token("a", TokenKind::Client, at(90 * 86_400 - 5)), UNIX_EPOCH),
             row(&token("long", TokenKind::Join { joined: 1, max_clients: 2 }, at(3_601)), UNIX_EPOCH),
             row(&token("c", TokenKind::Client, None), UNIX_EPOCH),
             row(&token("d", TokenKind::Client, at(5)), UNIX_EPOCH + Duration::from_secs(6)),
