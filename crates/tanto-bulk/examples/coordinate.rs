@@ -126,6 +126,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         control: &mut NoControl,
         sources: Sources::default(),
         workdirs: Workdirs::of(&directory.to_string_lossy()),
+        farm: None,
         sampler: None,
     };
     let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;

@@ -26,7 +26,7 @@ use tanto_protocol::Hello;
 use tanto_sys::fs::page_cache;
 
 use self::frontend::{ClientFrontend, ClientState};
-use self::session::Session;
+use self::session::ClientSession;
 use self::slots::{Asker, Demand, Incoming, Slot, ToLoop};
 use self::transport::Transport;
 use self::uploads::{HeldResult, Uploads};
@@ -36,7 +36,7 @@ use crate::attempt::runner::AttemptRunner;
 use crate::error::{BulkError, cause};
 
 /// The parts of a client that does not yet run.
-pub struct Client<'a> {
+pub struct BuildClient<'a> {
     pub settings: &'a BuildSettings,
     pub runner: RunnerOptions,
     pub transport: Arc<dyn Transport>,
@@ -54,11 +54,11 @@ const UPLOADS: usize = 4;
 /// The capacity of the channel to the loop, for each slot.
 const MESSAGES: usize = 4;
 
-impl Client<'_> {
+impl BuildClient<'_> {
     /// Builds packages until the coordinator drains or refuses the client, or a signal interrupts it. The process has one
     /// thread, and is in its mount namespace.
     pub fn run(self, view: &mut dyn View) -> Result<BuildOutcome, BulkError> {
-        let Client { settings, runner, transport, hello, dir, free_memory } = self;
+        let BuildClient { settings, runner, transport, hello, dir, free_memory } = self;
         let failed = |error| BulkError::io("opening ", &dir)(error);
         let workspace = Workspace::open(Path::new(&settings.packages), &settings.suffix, &dir.join("blobs"));
         let workspace = Arc::new(workspace.map_err(failed)?);
@@ -67,7 +67,7 @@ impl Client<'_> {
         let leases: Vec<_> = held.iter().map(|it| it.lease).collect();
         let place = dir.clone();
         let free = Box::new(move || (free_memory(), page_cache::free_kib(&place).unwrap_or(0)));
-        let session = Arc::new(Session::new(transport, hello, leases, free));
+        let session = Arc::new(ClientSession::new(transport, hello, leases, free));
         session.connect().map_err(|error| BulkError::Invalid(error.to_string()))?;
         let (woken, wake) = wake_pair().map_err(failed)?;
         let wake_fd = Some(OwnedFd::from(woken.try_clone().map_err(failed)?));
@@ -118,7 +118,7 @@ struct Threads {
 
 impl Threads {
     fn start(
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         workspace: &Arc<Workspace>,
         slots: u32,
         wake: Arc<dyn Fn() + Send + Sync>,

@@ -9,6 +9,7 @@ pub mod debug_shell;
 pub mod dispatch;
 mod durable_view;
 pub mod explain;
+pub mod farm;
 mod frontend;
 pub mod install_artifact;
 pub mod needs;
@@ -49,6 +50,7 @@ use tanto_record::estimates::TimeLeftEstimator;
 use self::control_socket::ControlServer;
 use self::dispatch::{Dispatch, LeaseTimes, LocalSlots};
 use self::durable_view::{DurableView, LastResult};
+use self::farm::Farm;
 use self::frontend::Coordinator;
 use self::plan::{Plan, PlanError};
 use self::sources::Sources;
@@ -70,6 +72,8 @@ pub struct Build<'a> {
     /// Scan records of the packages, for requests that change them; may be empty.
     pub sources: Sources,
     pub workdirs: Workdirs,
+    /// Builds packages on other machines too.
+    pub farm: Option<Farm>,
     /// Samples free memory and disk space; `None`: no admission control.
     pub sampler: Option<&'a mut dyn FnMut() -> ResourceSample>,
 }
@@ -79,7 +83,7 @@ impl Build<'_> {
     /// has to finish the journal.
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), PlanError> {
         let mut schedule = plan.schedule(times)?;
-        let Build { settings, runner, view, clock, epoch_ms, control, sources, workdirs, sampler } = self;
+        let Build { settings, runner, view, clock, epoch_ms, control, sources, workdirs, farm, sampler } = self;
         let mut estimator = TimeLeftEstimator::default();
         for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
@@ -93,6 +97,7 @@ impl Build<'_> {
             epoch_ms,
             control,
             sources,
+            farm,
             dispatch: Dispatch::new(LeaseTimes::default(), LocalSlots::new(settings.clients), clock.now_ms()),
             workdirs,
             estimator,

@@ -15,8 +15,10 @@ mod tests;
 mod upload;
 mod use_clock;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -109,6 +111,11 @@ impl Store {
     /// The directory of the store.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The path of a blob, which may be linked to but not written.
+    pub fn blob_path(&self, digest: &Digest) -> PathBuf {
+        self.path.join(OsStr::from_bytes(&blob_path(digest)))
     }
 
     /// Returns whether the blob is present. If it is, it was used now.

@@ -80,8 +80,14 @@ pub trait Frontend<T = Command, P = Infallible> {
         view: &mut dyn View,
     ) -> Result<(), Fatal>;
 
-    /// Starts ready jobs on other machines, with `Schedule::take_elsewhere`. Returns them. Called before jobs start here.
-    fn start_elsewhere(&mut self, _: &mut Schedule, _: &mut dyn View) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
+    /// Starts ready jobs on other machines, with `Schedule::take_elsewhere`. Returns them. Called before and after jobs start
+    /// here; before, `may_start_here`, and jobs that start as well here are left.
+    fn start_elsewhere(
+        &mut self,
+        _may_start_here: bool,
+        _: &mut Schedule,
+        _: &mut dyn View,
+    ) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
         Ok(Vec::new())
     }
 

@@ -184,7 +184,7 @@ impl<T, P> Loop<'_, T, P> {
     }
 
     fn start_ready(&mut self) -> Result<(), Fatal> {
-        self.start_elsewhere()?;
+        self.start_elsewhere(true)?;
         while self.build.schedule.has_noop() || self.may_start() {
             self.ask_machine();
             match self.build.schedule.take_next() {
@@ -198,14 +198,15 @@ impl<T, P> Loop<'_, T, P> {
                 None => break,
             }
         }
+        self.start_elsewhere(false)?;
         self.tell_hold();
         Ok(())
     }
 
-    fn start_elsewhere(&mut self) -> Result<(), Fatal> {
+    fn start_elsewhere(&mut self, may_start_here: bool) -> Result<(), Fatal> {
         let Build { frontend, schedule, view, clock, .. } = &mut self.build;
         let start_ms = clock.now_ms();
-        for (job, info) in frontend.start_elsewhere(schedule, *view)? {
+        for (job, info) in frontend.start_elsewhere(may_start_here, schedule, *view)? {
             view.event(Event::Started { job, info: &info, at_ms: start_ms });
             self.running.insert(job, Running { info, start_ms });
         }
@@ -214,7 +215,8 @@ impl<T, P> Loop<'_, T, P> {
 
     fn may_start(&mut self) -> bool {
         let Build { frontend, schedule, runner, failures_allowed, .. } = &mut self.build;
-        if !self.running.is_empty() && !frontend.may_start() {
+        let must_start = self.running.is_empty() && !frontend.waits_for_machines();
+        if !must_start && !frontend.may_start() {
             return false;
         }
         if let Some(urgency) = schedule.next_priority() {

@@ -18,7 +18,7 @@ use tanto_protocol::{
     AttemptOutcome, AttemptResult, HeartbeatAnswer, Lease, LeaseAction, LeaseId, LeaseInstruction, StageResult,
 };
 
-use super::session::Session;
+use super::session::ClientSession;
 use super::slots::Incoming;
 use super::uploads::HeldResult;
 use super::workspace::Workspace;
@@ -29,7 +29,7 @@ use crate::attempt::runner::{AttemptEvent, Task};
 /// See the module.
 pub struct ClientFrontend<'a> {
     pub settings: &'a BuildSettings,
-    pub session: Arc<Session>,
+    pub session: Arc<ClientSession>,
     pub workspace: Arc<Workspace>,
     pub incoming: Receiver<Incoming>,
     /// Readable when there may be a message.
@@ -109,6 +109,18 @@ impl ClientFrontend<'_> {
         }
     }
 
+    /// Moves the files of an attempt from its sandbox to its directory.
+    fn take_output(&self, slot: usize, dir: &AttemptDir, result: AttemptResult) -> AttemptResult {
+        let Some(sandbox) = &self.settings.sandbox else { return result };
+        match sandbox.keep_output_files(slot, dir.path(), "") {
+            Ok(()) => result,
+            Err(error) => {
+                let why = format!("its files cannot be kept: {error}");
+                AttemptResult { stages: result.stages, ..AttemptResult::of(AttemptOutcome::MachineFailed { why }) }
+            }
+        }
+    }
+
     fn lease(&self, job: JobId) -> LeaseId {
         self.attempts[&job].lease.lease
     }
@@ -121,6 +133,7 @@ impl ClientFrontend<'_> {
         let dir = AttemptDir::of(self.settings, &lease.spec);
         let why = "it could not be started".to_owned();
         let result = result.map_or_else(|| AttemptResult::of(AttemptOutcome::MachineFailed { why }), |it| *it);
+        let result = self.take_output(slot, &dir, result);
         let stages = unreported.into_iter().chain(result.stages.iter().cloned()).collect();
         let held =
             HeldResult { lease: lease.lease, result: AttemptResult { stages, ..result }, dir: dir.path().to_owned() };

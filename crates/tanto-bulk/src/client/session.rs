@@ -17,7 +17,7 @@ use super::transport::{Backoff, Transport, TransportError};
 pub type FreeResources = (u64, u64);
 
 /// See the module.
-pub struct Session {
+pub struct ClientSession {
     transport: Arc<dyn Transport>,
     hello: Hello,
     free: Box<dyn Fn() -> FreeResources + Send + Sync>,
@@ -43,15 +43,15 @@ struct Running {
     stage_began: Instant,
 }
 
-impl Session {
+impl ClientSession {
     pub fn new(
         transport: Arc<dyn Transport>,
         hello: Hello,
         held: impl IntoIterator<Item = LeaseId>,
         free: Box<dyn Fn() -> FreeResources + Send + Sync>,
-    ) -> Session {
+    ) -> ClientSession {
         let state = State { held: held.into_iter().collect(), ..State::default() };
-        Session {
+        ClientSession {
             transport,
             hello,
             free,

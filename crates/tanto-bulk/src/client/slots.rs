@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tanto_protocol::{ClientAnswer, ClientRequest, HeartbeatAnswer, Lease, RefusalCode, WorkRequest};
 
-use super::session::{Session, unexpected};
+use super::session::{ClientSession, unexpected};
 use super::transport::{Backoff, TransportError};
 use super::uploads::Uploads;
 use super::workspace::Workspace;
@@ -94,7 +94,7 @@ impl Demand {
 
 /// Asks for leases. Two threads do: while the request of one waits, the other can replace it.
 pub struct Asker {
-    pub session: Arc<Session>,
+    pub session: Arc<ClientSession>,
     pub demand: Arc<Demand>,
     pub leases: SyncSender<Lease>,
     pub to_loop: ToLoop,
@@ -153,7 +153,7 @@ impl Asker {
 /// A slot: provides the files of a lease, and waits until the loop has finished the attempt.
 pub struct Slot {
     pub number: usize,
-    pub session: Arc<Session>,
+    pub session: Arc<ClientSession>,
     pub workspace: Arc<Workspace>,
     pub demand: Arc<Demand>,
     pub leases: Arc<Mutex<Receiver<Lease>>>,
@@ -191,7 +191,7 @@ impl Slot {
 }
 
 /// Starts the thread that sends heartbeats.
-pub fn start_heartbeats(session: Arc<Session>, to_loop: ToLoop) -> Result<(), BulkError> {
+pub fn start_heartbeats(session: Arc<ClientSession>, to_loop: ToLoop) -> Result<(), BulkError> {
     spawn("heartbeat".into(), move || {
         let mut backoff = Backoff::default();
         while !session.is_stopping() {

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tanto_cas::BlobInfo;
 use tanto_protocol::{
-    AttemptResult, ClientAnswer, ClientRequest, ConnectionId, Digest, LeaseId, LogBlob, Message, PackageBlob,
-    ResultAnswer, ResultReport,
+    AttemptOutcome, AttemptResult, ClientAnswer, ClientRequest, ConnectionId, Digest, LeaseId, LogBlob, Message,
+    PackageBlob, ResultAnswer, ResultReport,
 };
 use tanto_sys::fs::file;
 
-use super::session::{Session, unexpected};
+use super::session::{ClientSession, unexpected};
 use super::transport::TransportError;
 
 /// The result of an attempt, with the directory of its files.
@@ -54,6 +54,14 @@ impl HeldResult {
         Some(HeldResult { lease, result, dir: dir.to_owned() })
     }
 
+    /// The result of an attempt whose files cannot be read.
+    fn unreadable(&self, error: &io::Error) -> HeldResult {
+        let why = format!("its files cannot be read: {error}");
+        let stages = self.result.stages.clone();
+        let result = AttemptResult { stages, ..AttemptResult::of(AttemptOutcome::MachineFailed { why }) };
+        HeldResult { result, ..self.clone() }
+    }
+
     /// Hashes the files.
     fn report(&self) -> io::Result<(ResultReport, BlobFiles)> {
         let mut blobs = BTreeMap::new();
@@ -69,7 +77,9 @@ impl HeldResult {
             packages.push(PackageBlob { name: package.name.clone(), digest, size });
         }
         let mut logs = Vec::new();
-        for name in self.log_names()? {
+        // The coordinator keeps no logs of packages that were built.
+        let names = if self.result.outcome == AttemptOutcome::Built { Vec::new() } else { self.log_names()? };
+        for name in names {
             let (digest, size) = add(&name)?;
             logs.push(LogBlob { file: name, digest, size });
         }
@@ -96,6 +106,10 @@ impl HeldResult {
     }
 }
 
+fn lost(error: io::Error) -> TransportError {
+    TransportError::Failed(error.to_string())
+}
+
 fn digest_of(path: &Path) -> io::Result<(Digest, u64)> {
     let BlobInfo { digest, size } = BlobInfo::of_file(path)?;
     Ok((Digest(digest.0), size))
@@ -103,7 +117,7 @@ fn digest_of(path: &Path) -> io::Result<(Digest, u64)> {
 
 /// A thread's work.
 pub struct Uploads {
-    pub session: Arc<Session>,
+    pub session: Arc<ClientSession>,
     pub results: Arc<Mutex<Receiver<HeldResult>>>,
 }
 
@@ -127,7 +141,7 @@ impl Uploads {
 
     /// Returns whether the coordinator needs nothing more.
     fn upload(&self, held: &HeldResult) -> Result<bool, TransportError> {
-        let (report, blobs) = held.report().map_err(|error| TransportError::Failed(error.to_string()))?;
+        let (report, blobs) = held.report().or_else(|error| held.unreadable(&error).report()).map_err(lost)?;
         let mut missing: Vec<Digest> = self.missing(blobs.keys().copied().collect());
         loop {
             for digest in missing.drain(..) {

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tanto_protocol::{Digest, Lease, PackageBlob, RefusalCode};
 
-use super::session::Session;
+use super::session::ClientSession;
 use super::transport::{Backoff, TransportError};
 use crate::package::ALL;
 
@@ -46,7 +46,7 @@ impl Workspace {
     }
 
     /// Provides the packages of a lease, until `release`.
-    pub fn provide(&self, session: &Session, lease: &Lease) -> Result<(), TransportError> {
+    pub fn provide(&self, session: &ClientSession, lease: &Lease) -> Result<(), TransportError> {
         for (at, package) in lease.packages.iter().enumerate() {
             if let Err(error) = self.provide_package(session, package) {
                 self.release(&lease.packages[..at]);
@@ -70,7 +70,7 @@ impl Workspace {
         self.changed.notify_all();
     }
 
-    fn provide_package(&self, session: &Session, package: &PackageBlob) -> Result<(), TransportError> {
+    fn provide_package(&self, session: &ClientSession, package: &PackageBlob) -> Result<(), TransportError> {
         self.use_version(package);
         let provided = self.download(session, package).and_then(|blob| {
             let to = self.packages.join(ALL).join(format!("{}{}", package.name, self.suffix));
@@ -96,7 +96,7 @@ impl Workspace {
     }
 
     /// Downloads a package, unless it is there or another thread does. Returns its path.
-    fn download(&self, session: &Session, package: &PackageBlob) -> Result<PathBuf, TransportError> {
+    fn download(&self, session: &ClientSession, package: &PackageBlob) -> Result<PathBuf, TransportError> {
         let blob = self.blobs.join(package.digest.to_string());
         let mut state = self.lock();
         while state.downloading.contains(&package.digest) {
@@ -137,7 +137,7 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Repeats a transfer while that may help and the client lives.
 pub(super) fn repeat(
-    session: &Session,
+    session: &ClientSession,
     transfer: impl Fn() -> Result<(), TransportError>,
 ) -> Result<(), TransportError> {
     let mut backoff = Backoff::default();

@@ -20,6 +20,7 @@ use tanto_sys::fs::page_cache;
 use tanto_sys::ipc::epoll::{Epoll, Interest};
 
 use super::control_socket::Server;
+use super::farm::{self, Farm};
 use super::phase_file::{self, Phase};
 use super::phases::{self, PackageSource, run_script};
 use super::plan::Plan;
@@ -115,8 +116,9 @@ fn run_locked<V: View>(
         plan.exclude_multi_user();
     }
     plan.expect_needs(&costs, settings.scratch_memory());
+    let farm = farm::prepare::prepare(config, run, &plan)?;
     let journal = Journal::start(store, run).map_err(BulkError::of("starting"))?;
-    let (outcome, plan, store) = build(config, &settings, (plan, sources), &estimates, journal, &mut view()?)?;
+    let (outcome, plan, store) = build(config, &settings, (plan, sources, farm), &estimates, journal, &mut view()?)?;
     let summary = queries::summary(&store, run)?;
     let has_failed = plan.packages.iter().any(|it| matches!(it.state(), State::Failed | State::MachineFailed));
     let end = match outcome {
@@ -135,7 +137,7 @@ fn run_locked<V: View>(
 fn build(
     config: &Config,
     settings: &BuildSettings,
-    (plan, sources): (Plan, Sources),
+    (plan, sources, farm): (Plan, Sources, Option<Farm>),
     estimates: &[Estimate],
     mut journal: Journal,
     view: &mut dyn View,
@@ -166,6 +168,7 @@ fn build(
         control: &mut server,
         sources,
         workdirs: Workdirs::of(&config.state),
+        farm,
         sampler: Some(&mut sampler),
     };
     let (outcome, plan, journal) = build.run(plan, &times, journal)?;

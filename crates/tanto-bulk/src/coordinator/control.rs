@@ -81,7 +81,8 @@ impl Control<'_, '_> {
             }
             Request::Skip(packages) => self.for_each(&packages, Self::skip),
             Request::Kill(packages) => self.for_each(&packages, Self::kill),
-            Request::Clients | Request::Drain(_) => Response::refused("this build has no clients on other machines"),
+            Request::Clients => Response::ok(self.coordinator.clients_table()),
+            Request::Drain(name) => self.coordinator.drain(&name).map_or_else(Response::refused, Response::ok),
             Request::Link => Response::refused("this connection cannot relay requests"),
         }
     }

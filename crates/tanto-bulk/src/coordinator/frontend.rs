@@ -9,7 +9,7 @@ use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
 use tanto_exec::job::{Completion, JobId, JobInfo};
-use tanto_exec::runner::Runner;
+use tanto_exec::runner::{Runner, Wakeup};
 use tanto_exec::schedule::Schedule;
 use tanto_protocol::AttemptResult;
 use tanto_record::database::Change;
@@ -17,8 +17,9 @@ use tanto_record::database::journal::Journal;
 use tanto_record::estimates::TimeLeftEstimator;
 
 use super::control_socket::{ControlServer, Response};
-use super::dispatch::Dispatch;
+use super::dispatch::{ClientIndex, Dispatch, NextState};
 use super::durable_view::LastResult;
+use super::farm::Farm;
 use super::plan::Plan;
 use super::sources::Sources;
 use super::state::{PackageState, Pending, State, StateRecord, Success};
@@ -40,6 +41,8 @@ pub struct Coordinator<'a> {
     /// Scan records of the packages; empty if unknown.
     pub sources: Sources,
     pub dispatch: Dispatch,
+    /// Builds packages on other machines, if the configuration permits that.
+    pub farm: Option<Farm>,
     pub workdirs: Workdirs,
     pub estimator: TimeLeftEstimator,
     /// When the build began.
@@ -80,6 +83,8 @@ pub enum Step {
     Installing(Box<AttemptResult>, PathBuf),
     /// `sync-buildlog`, after this result and this completion of the attempt.
     Reporting(Box<AttemptResult>, Box<Completion>),
+    /// None: the client was lost, for this reason.
+    Lost(String, NextState),
 }
 
 /// Minimum interval of `Event::StateCounts`, in milliseconds.
@@ -164,6 +169,21 @@ impl Coordinator<'_> {
         self.plan.package(package).expected().apply(schedule, job, schedule.cost(job).wall_ms);
     }
 
+    /// Describes the job of a package for views.
+    pub(super) fn job_info(&self, package: PackageId) -> JobInfo {
+        let it = self.plan.package(package);
+        let name = it.name.clone().into_bytes();
+        let command = it.location.clone().into_bytes();
+        JobInfo { command, description: name.clone(), outputs: vec![name], ..JobInfo::default() }
+    }
+
+    /// Journals why a package is built; empty if unknown.
+    pub(super) fn record_reason(&mut self, package: PackageId, why: String) {
+        if !why.is_empty() {
+            self.journal.record(Change::Due { package, why });
+        }
+    }
+
     fn wait_for_disk_space(&self) -> Result<(), Fatal> {
         let begun = Instant::now();
         while self.journal.disk_is_full() {
@@ -182,29 +202,28 @@ fn fatal(message: &str) -> Fatal {
 
 impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
     fn may_start(&self) -> bool {
-        !self.journal.disk_is_full() && self.dispatch.has_free()
+        !self.journal.disk_is_full() && self.dispatch.local.has_free()
     }
 
     fn start(&mut self, JobId(package): JobId) -> Result<Start<Task>, Fatal> {
         self.wait_for_disk_space()?;
-        if self.dispatch.is_empty() {
+        if self.dispatch.local.is_empty() {
             return Err(fatal("all clients are disabled after repeated machine failures"));
         }
+        let info = self.job_info(package);
         let it = self.plan.package(package);
-        let name = it.name.clone().into_bytes();
-        let command = it.location.clone().into_bytes();
-        let info = JobInfo { command, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
         let Some(why) = self.plan.build_reason(package).filter(|_| !self.needs_other_users(package)) else {
             self.end_without_attempt(package);
             return Ok(Start::NoOp(info));
         };
         let (failures, excluded) = match *it.package_state() {
-            PackageState::Open(Pending::OutOfMemory { failures, client }) => (failures, Some(client)),
+            PackageState::Open(Pending::OutOfMemory { failures, client: ClientIndex::Local(slot) }) => {
+                (failures, Some(slot))
+            }
+            PackageState::Open(Pending::OutOfMemory { failures, .. }) => (failures, None),
             _ => (0, None),
         };
-        if !why.is_empty() {
-            self.journal.record(Change::Due { package, why });
-        }
+        self.record_reason(package, why);
         self.estimator.started(JobId(package));
         Ok(Start::Run(self.grant(package, failures, excluded), info))
     }
@@ -247,7 +266,33 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         self.see_commits();
         self.handle_requests(schedule, runner, view);
         self.send_answers();
+        self.serve_clients(view);
         Ok(())
+    }
+
+    fn start_elsewhere(
+        &mut self,
+        may_start_here: bool,
+        schedule: &mut Schedule,
+        _: &mut dyn View,
+    ) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
+        match self.journal.disk_is_full() {
+            true => Ok(Vec::new()),
+            false => self.start_on_clients(may_start_here, schedule),
+        }
+    }
+
+    fn take_wakeup(&mut self) -> Option<Wakeup<AttemptEvent>> {
+        self.take_remote_wakeup()
+    }
+
+    fn waits_for_machines(&self) -> bool {
+        self.farm.is_some()
+    }
+
+    fn control_interval(&self) -> Option<Duration> {
+        let deadline_ms = self.farm.as_ref().and_then(|_| self.dispatch.next_deadline())?;
+        Some(Duration::from_millis(u64::try_from(deadline_ms - self.clock.now_ms()).unwrap_or(0)))
     }
 
     fn flush(&mut self, view: &mut dyn View) -> Result<(), Fatal> {

@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{self, Seek};
 use std::path::PathBuf;
 
+use tanto_cas::BlobInfo;
+
 use crate::attempt::distfiles::atomic_move;
 use crate::package::digest::sha512;
 use crate::shell::{code, options, run, values};
@@ -20,6 +22,8 @@ pub struct PackageInstall {
     pub place: PathBuf,
     /// The file for its SHA512 digest, in hex.
     pub digest: PathBuf,
+    /// A line with its SHA256 digest follows there.
+    pub blob: bool,
     /// A shell line that runs before the rename, with `new`, PKGNAME, CATEGORIES and the suffix. If it fails, the file is
     /// removed. Empty: no hook.
     pub hook: String,
@@ -40,6 +44,7 @@ impl PackageInstall {
             ("new", &path(&self.new)),
             ("place", &path(&self.place)),
             ("digest", &path(&self.digest)),
+            ("blob", if self.blob { "yes" } else { "" }),
             ("hook", &self.hook),
             ("name", &self.name),
             ("categories", &self.categories),
@@ -49,12 +54,22 @@ impl PackageInstall {
 
     /// Decodes such options.
     pub fn read(words: &[Vec<u8>]) -> Option<PackageInstall> {
-        let [from, new, place, digest, hook, name, categories, suffix] =
-            values(words, ["from", "new", "place", "digest", "hook", "name", "categories", "suffix"])?;
+        let [from, new, place, digest, blob, hook, name, categories, suffix] =
+            values(words, ["from", "new", "place", "digest", "blob", "hook", "name", "categories", "suffix"])?;
         let paths = [from, new, place, digest].map(PathBuf::from);
         let is_whole = paths.iter().all(|path| path.is_absolute());
         let [from, new, place, digest] = paths;
-        is_whole.then_some(PackageInstall { from, new, place, digest, hook, name, categories, suffix })
+        is_whole.then_some(PackageInstall {
+            from,
+            new,
+            place,
+            digest,
+            blob: !blob.is_empty(),
+            hook,
+            name,
+            categories,
+            suffix,
+        })
     }
 
     /// Installs the file. Returns the exit code of the hook if that failed, or 0.
@@ -67,8 +82,11 @@ impl PackageInstall {
         // It stays open, and so locked, until the rename.
         let mut content = atomic_move::move_file(&self.from, &self.new, true)?;
         content.rewind()?;
-        let digest = sha512(&mut content)?;
-        fs::write(&self.digest, digest)?;
+        let mut digests = sha512(&mut content)?;
+        if self.blob {
+            digests += &format!("\n{}\n", BlobInfo::of_file(&self.new)?.digest);
+        }
+        fs::write(&self.digest, digests)?;
         if !self.hook.is_empty() {
             let new = self.new.to_string_lossy();
             let status = run(&self.hook, "sync_package", &[&new, &self.name, &self.categories, &self.suffix])?;
@@ -102,6 +120,7 @@ mod tests {
             new: place.at("all/new"),
             place: place.at("all/place"),
             digest: place.at("digest"),
+            blob: false,
             hook: hook.into(),
             name: "p-1".into(),
             categories: "a b".into(),

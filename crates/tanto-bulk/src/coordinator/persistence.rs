@@ -7,7 +7,6 @@ use tanto_protocol::{AttemptResult, StageResult, StageWaits};
 use tanto_record::database::{AttemptRow, Change, CostRow, FileRow, StageRow};
 use tanto_sys::cgroup::StallTimes;
 
-use super::dispatch;
 use super::frontend::Coordinator;
 use super::state::{State, StateRecord};
 use crate::attempt::build_settings::BuildSettings;
@@ -41,7 +40,7 @@ impl Coordinator<'_> {
         let row = AttemptRow {
             job: package,
             attempt: current.attempt,
-            client: dispatch::local_name(current.client),
+            client: self.dispatch.name(current.client),
             began_ms: self.date(self.running[&package].began_ms),
             ended_ms: ended_ms.map(|ms| self.date(ms)),
             outcome: outcome.into(),
@@ -110,10 +109,16 @@ impl Coordinator<'_> {
 
     /// Records the size and the digest of an installed package.
     pub(super) fn record_file(&mut self, package: PackageId) {
-        let Ok(digest) = fs::read_to_string(self.digest_file(package)) else { return };
+        let Ok(digests) = fs::read_to_string(self.digest_file(package)) else { return };
+        let mut digests = digests.lines();
+        let digest = digests.next().unwrap_or_default().to_owned();
+        let blob = digests.next().and_then(|sha256| sha256.parse().ok());
         let name = self.plan.package(package).name.clone();
         let path = format!("{ALL}/{name}{}", self.settings.suffix);
         let Ok(data) = fs::metadata(Path::new(&self.settings.packages).join(&path)) else { return };
+        if let Some(blob) = blob {
+            self.provide_package(&name, blob, data.len());
+        }
         self.journal.record(Change::File(FileRow { name, path, bytes: data.len(), digest: digest.into_bytes() }));
     }
 }

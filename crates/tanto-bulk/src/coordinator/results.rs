@@ -8,9 +8,9 @@ use std::rc::Rc;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{Command, Completion, Exit, JobId, JobLimits};
 use tanto_exec::schedule::Schedule;
-use tanto_protocol::{AttemptOutcome, AttemptResult};
+use tanto_protocol::{AttemptOutcome, AttemptResult, AttemptSpec};
 
-use super::dispatch;
+use super::dispatch::{ClientIndex, NextState};
 use super::frontend::{Coordinator, Running, Step};
 use super::install_artifact::PackageInstall;
 use super::needs::ResourceNeeds;
@@ -19,6 +19,7 @@ use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::directory::{AttemptDir, package_dir};
 use crate::attempt::distfiles::atomic_move::temp_name;
 use crate::attempt::runner::{AttemptEvent, Task};
+use crate::attempt::sandbox::Sandbox;
 use crate::attempt::{execution, failure};
 use crate::config::Stage;
 use crate::resolve::PackageId;
@@ -31,9 +32,15 @@ impl Coordinator<'_> {
     /// Grants an attempt to a client, preferably not to the excluded one. `failures`: attempts before it that failed
     /// through no fault of the package, in a row.
     pub(super) fn grant(&mut self, package: PackageId, failures: u32, excluded: Option<usize>) -> Task {
+        let slot = self.dispatch.local.take(excluded);
+        let spec = self.begin_attempt(package, failures, ClientIndex::Local(slot));
+        Task::Attempt(Rc::new(spec), slot)
+    }
+
+    /// Begins an attempt in a client.
+    pub(super) fn begin_attempt(&mut self, package: PackageId, failures: u32, client: ClientIndex) -> AttemptSpec {
         let now_ms = self.clock.now_ms();
         let attempt = self.plan.next_attempt(package);
-        let client = self.dispatch.local.take(excluded);
         if attempt == 1 {
             // These are of an earlier run.
             self.remove_logs(package);
@@ -45,8 +52,7 @@ impl Coordinator<'_> {
         let (stage, step) = (Stage::ClientClean, Step::Attempt(None));
         self.running.insert(package, Running { began_ms: now_ms, stage, stage_began_ms: now_ms, step });
         self.record_attempt(package, None, "", "");
-        let spec = self.plan.attempt_spec(package, self.settings, failures + 1 >= MAX_ATTEMPTS);
-        Task::Attempt(Rc::new(spec), client)
+        self.plan.attempt_spec(package, self.settings, failures + 1 >= MAX_ATTEMPTS)
     }
 
     pub(super) fn attempt_event(&mut self, package: PackageId, event: AttemptEvent, view: &mut dyn View) {
@@ -115,8 +121,10 @@ impl Coordinator<'_> {
                 }
                 // Without a sandbox, it would stay among the logs.
                 let _ = fs::remove_file(made);
-                let (client, dir) = (self.current(package).client, self.attempt_dir(package));
-                execution::keep_output(self.settings, &dir, &self.plan.package(package).name, client);
+                if let ClientIndex::Local(slot) = self.current(package).client {
+                    let dir = self.attempt_dir(package);
+                    execution::keep_output(self.settings, &dir, &self.plan.package(package).name, slot);
+                }
                 let result = self.failed_result(package, Stage::SyncPackage, *result, completion, log);
                 self.attempt_ended(package, Box::new(result), completion, schedule, view)
             }
@@ -134,7 +142,42 @@ impl Coordinator<'_> {
                 self.fail(package, &result, completion, view);
                 None
             }
+            Step::Lost(why, next) => {
+                self.client_lost(package, why, next, completion, view);
+                None
+            }
         }
+    }
+
+    /// Decides what becomes of a package whose client was lost.
+    fn client_lost(
+        &mut self,
+        package: PackageId,
+        why: String,
+        next: NextState,
+        completion: &mut Completion,
+        view: &mut dyn View,
+    ) {
+        match next {
+            NextState::Open => {
+                self.record_attempt(package, Some(self.clock.now_ms()), MACHINE, &why);
+                self.end(package, PackageState::NEW);
+            }
+            NextState::Failed => {
+                let result = AttemptResult::of(AttemptOutcome::MachineFailed { why });
+                self.fail(package, &result, completion, view);
+            }
+            NextState::Killed => {
+                self.fail(package, &AttemptResult::of(AttemptOutcome::Failed { why }), completion, view);
+            }
+        }
+    }
+
+    /// Ends a job whose next attempt may have another client. That is no failure.
+    fn try_again(&mut self, package: PackageId, failures: u32, client: ClientIndex, completion: &mut Completion) {
+        (completion.exit, completion.output, completion.report) = (Exit::Code(0), Vec::new(), None);
+        let pending = Pending::OutOfMemory { failures, client };
+        self.end(package, PackageState::Open(pending));
     }
 
     fn attempt_ended(
@@ -155,22 +198,27 @@ impl Coordinator<'_> {
             }
             AttemptOutcome::ExceededTmpfs { why } => {
                 self.leave_memory(package, &result, why, schedule);
-                self.dispatch.local.release(client);
-                Some(self.grant(package, failures, None))
+                self.release(package, client);
+                if let ClientIndex::Local(_) = client {
+                    return Some(self.grant(package, failures, None));
+                }
+                self.try_again(package, failures, client, completion);
+                None
             }
             AttemptOutcome::OutOfMemory { why } => {
                 self.leave_memory(package, &result, why, schedule);
                 self.record_machine_failure(package, client, view);
-                // The job ends for now, which is no failure.
-                (completion.exit, completion.output, completion.report) = (Exit::Code(0), Vec::new(), None);
-                let pending = Pending::OutOfMemory { failures: failures + 1, client };
-                self.end(package, PackageState::Open(pending));
+                self.try_again(package, failures + 1, client, completion);
                 None
             }
             AttemptOutcome::MachineFailed { why } if failures + 1 < MAX_ATTEMPTS => {
                 self.leave_memory(package, &result, why, schedule);
                 self.record_machine_failure(package, client, view);
-                Some(self.grant(package, failures + 1, Some(client)))
+                if let ClientIndex::Local(slot) = client {
+                    return Some(self.grant(package, failures + 1, Some(slot)));
+                }
+                self.try_again(package, failures + 1, client, completion);
+                None
             }
             _ if !self.settings.sync_buildlog.is_empty() => {
                 let command = self.begin_step(package, Stage::SyncBuildlog, self.report_line(package), view);
@@ -197,8 +245,10 @@ impl Coordinator<'_> {
     fn accept(&mut self, package: PackageId, result: &AttemptResult) {
         self.record_file(package);
         let client = self.current(package).client;
-        self.dispatch.local.release(client);
-        self.dispatch.local.record_success(client);
+        self.release(package, client);
+        let took_ms = self.clock.now_ms() - self.running[&package].began_ms;
+        let expected_ms = self.estimator.expected(JobId(package)).and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
+        self.dispatch.record_success(client, expected_ms, u64::try_from(took_ms).unwrap_or(0));
         let left = result.left.join("; ");
         self.record_attempt(package, Some(self.clock.now_ms()), "done", &left);
         self.record_cost(package, result);
@@ -225,7 +275,7 @@ impl Coordinator<'_> {
         let why = why.collect::<Vec<_>>().join("; ");
         match state {
             State::MachineFailed => self.record_machine_failure(package, client, view),
-            _ => self.dispatch.local.release(client),
+            _ => self.release(package, client),
         }
         if state == State::NeedsRoot {
             // It is no failure, so none is shown.
@@ -236,11 +286,20 @@ impl Coordinator<'_> {
         self.end(package, PackageState::of(state, why));
     }
 
+    /// The attempt of a package needs its client no more.
+    fn release(&mut self, package: PackageId, client: ClientIndex) {
+        match (client, self.dispatch.current(package)) {
+            (ClientIndex::Local(slot), _) => self.dispatch.local.release(slot),
+            (ClientIndex::Remote(_), Some(lease)) => self.settle_later(lease),
+            (ClientIndex::Remote(_), None) => {}
+        }
+    }
+
     /// Frees a client after a machine failure, and disables it after several.
-    fn record_machine_failure(&mut self, package: PackageId, client: usize, view: &mut dyn View) {
-        self.dispatch.local.release(client);
-        if self.dispatch.local.record_machine_failure(client, package) {
-            let name = dispatch::local_name(client);
+    fn record_machine_failure(&mut self, package: PackageId, client: ClientIndex, view: &mut dyn View) {
+        self.release(package, client);
+        if self.dispatch.record_machine_failure(client, package) {
+            let name = self.dispatch.name(client);
             let text = format!("{name} is disabled: repeated machine failures");
             view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
         }
@@ -288,6 +347,7 @@ impl Coordinator<'_> {
             new: Path::new(&all).join(temp_name(&it.name)),
             place: format!("{all}/{}{}", it.name, settings.suffix).into(),
             digest: self.digest_file(package),
+            blob: self.farm.is_some(),
             hook: settings.sync_package.clone(),
             name: it.name.clone(),
             categories: it.categories.clone(),
@@ -297,7 +357,7 @@ impl Coordinator<'_> {
     }
 
     /// The directory of the running attempt.
-    fn attempt_dir(&self, package: PackageId) -> AttemptDir {
+    pub(super) fn attempt_dir(&self, package: PackageId) -> AttemptDir {
         AttemptDir::new(self.settings, &self.plan.package(package).name, self.current(package).attempt)
     }
 
@@ -321,16 +381,22 @@ impl Coordinator<'_> {
     /// The binary package where the attempt left it.
     fn made_file(&self, package: PackageId, result: &AttemptResult) -> PathBuf {
         let built = result.package(&self.plan.package(package).name).expect("an attempt without it has failed");
-        let client = self.current(package).client;
-        let out = self.settings.sandbox.as_ref().map(|sandbox| sandbox.out(client));
+        let out = self.local_sandbox(package).map(|(sandbox, slot)| sandbox.out(slot));
         out.unwrap_or_else(|| self.attempt_dir(package).path().to_owned()).join(&built.file)
     }
 
     /// The file for the digest of an installed package. In a sandbox, packages cannot write it.
     pub(super) fn digest_file(&self, package: PackageId) -> PathBuf {
-        let client = self.current(package).client;
-        let dir = self.settings.sandbox.as_ref().map(|sandbox| sandbox.place(client).dir().to_owned());
-        dir.unwrap_or_else(|| self.attempt_dir(package).path().to_owned()).join("digest")
+        let dir = self.local_sandbox(package).map(|(sandbox, slot)| sandbox.place(slot).dir().to_owned());
+        dir.unwrap_or_else(|| self.attempt_dir(package).path().to_owned()).join(".digest")
+    }
+
+    /// The sandbox of the running attempt, if it is on this machine, and its number.
+    fn local_sandbox(&self, package: PackageId) -> Option<(&Sandbox, usize)> {
+        match self.current(package).client {
+            ClientIndex::Local(slot) => self.settings.sandbox.as_ref().map(|sandbox| (sandbox, slot)),
+            ClientIndex::Remote(_) => None,
+        }
     }
 
     /// Records a step of the coordinator that has ended. Returns the name of its log.
@@ -405,7 +471,7 @@ impl Coordinator<'_> {
     pub(super) fn abort(&mut self, package: PackageId) {
         let Some(running) = self.running.get(&package) else { return };
         let publishing = running.stage == Stage::SyncPackage;
-        self.dispatch.local.release(self.current(package).client);
+        self.release(package, self.current(package).client);
         self.record_attempt(package, Some(self.clock.now_ms()), "interrupted", "");
         self.running.remove(&package);
         let pending = self.rebuild(package).map_or(Pending::Interrupted { publishing }, Pending::Rebuild);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tanto_record::database::{Change, PackageRow};
 
+use super::dispatch::ClientIndex;
 use crate::resolve::PackageId;
 
 /// The outcome in the database of an attempt with a machine failure.
@@ -157,7 +158,7 @@ pub enum Pending {
         /// Failed attempts in a row.
         failures: u32,
         /// The client of the last attempt.
-        client: usize,
+        client: ClientIndex,
     },
 }
 
@@ -166,7 +167,7 @@ pub enum Pending {
 pub struct Current {
     /// Its number within the run, from 1.
     pub attempt: u32,
-    pub client: usize,
+    pub client: ClientIndex,
     /// Machine failures in a row before it.
     pub failures: u32,
     /// `tanto bulk retry` requested another build: the records of the directory; empty if unchanged.
@@ -323,11 +324,14 @@ mod tests {
         let detail = Detail::ALL[random.below(5)].name();
         let rebuild = (random.below(2) == 0).then(|| b"PKGNAME=a-1\n".to_vec());
         match kind {
-            State::Running => {
-                PackageState::Running(Current { attempt: random.below(4) as u32, client: 1, failures: 2, rebuild })
-            }
+            State::Running => PackageState::Running(Current {
+                attempt: random.below(4) as u32,
+                client: ClientIndex::Remote(1),
+                failures: 2,
+                rebuild,
+            }),
             State::Open => PackageState::Open(match random.below(3) {
-                0 => Pending::OutOfMemory { failures: 1, client: 0 },
+                0 => Pending::OutOfMemory { failures: 1, client: ClientIndex::Local(0) },
                 1 => rebuild.map_or(Pending::Interrupted { publishing: false }, Pending::Rebuild),
                 _ => return PackageState::restore(kind, detail, why),
             }),

@@ -8,7 +8,7 @@ use tanto_exec::text::units::ExactDuration;
 use tanto_record::estimates::TimeLeft;
 
 use super::frontend::Coordinator;
-use super::{dispatch, state::State};
+use super::state::State;
 use crate::resolve::PackageId;
 
 /// The maximum number of failures in the text.
@@ -74,7 +74,7 @@ impl Coordinator<'_> {
             ms => format!(" of {}", span(ms.into())),
         };
         let name = &self.plan.package(package).name;
-        let client = dispatch::local_name(self.current(package).client);
+        let client = self.dispatch.name(self.current(package).client);
         let (stage, stage_for, all) =
             (running.stage.name(), span(ms(running.stage_began_ms)), span(ms(running.began_ms)));
         let _ = writeln!(text, "  {client:8} {name:32} {stage:12} {stage_for:>8} {all:>8}{expected}");
@@ -82,6 +82,6 @@ impl Coordinator<'_> {
 }
 
 /// A duration in whole seconds.
-fn span(ms: i64) -> String {
+pub(super) fn span(ms: i64) -> String {
     ExactDuration(ms / 1000 * 1000).to_string()
 }

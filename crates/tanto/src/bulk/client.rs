@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tanto_bulk::attempt::build_settings::BuildSettings;
 use tanto_bulk::attempt::environment::{self, runner_options};
 use tanto_bulk::attempt::preflight;
-use tanto_bulk::client::Client;
+use tanto_bulk::client::BuildClient;
 use tanto_bulk::client::transport::{Transport, TransportError};
 use tanto_bulk::config::{ClientFiles, Config, NO_SANDBOX};
 use tanto_bulk::coordinator::{prepare, state_dir};
@@ -72,7 +72,7 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
     let transport = Http(Connection::new(&join, &member.token).map_err(invalid)?);
     let runner = runner_options(&config, &settings);
     let transport: Arc<dyn Transport> = Arc::new(transport);
-    Client { settings: &settings, runner, transport, hello, dir, free_memory }.run(&mut shown()?)
+    BuildClient { settings: &settings, runner, transport, hello, dir, free_memory }.run(&mut shown()?)
 }
 
 /// The default is `tanto/client-NAME` below the user's directory of states.

@@ -2,8 +2,8 @@
 
 use tanto_protocol::{Environment, Refusal, RefusalCode};
 
-/// The property whose patch level may differ: OS_VERSION.
-const OS_VERSION: &str = "os-version";
+/// The property whose patch level may differ: the release of the kernel.
+const KERNEL: &str = "kernel";
 
 /// Returns warnings of differences that do not matter. Another environment is refused with the parts that differ.
 pub fn compare(own: &Environment, other: &Environment) -> Result<Vec<String>, Refusal> {
@@ -16,7 +16,7 @@ pub fn compare(own: &Environment, other: &Environment) -> Result<Vec<String>, Re
             continue;
         }
         let text = format!("{key} is '{}', not '{}'", shown(&theirs), shown(&ours));
-        let minor = key == OS_VERSION && release(&ours) == release(&theirs);
+        let minor = key == KERNEL && release(&ours) == release(&theirs);
         if minor { warnings.push(text) } else { differences.push(text) }
     }
     match differences.is_empty() {
@@ -53,20 +53,20 @@ mod tests {
 
     #[test]
     fn differences_are_named() {
-        let own = environment(&[("kit", "1"), ("mk.conf", "a\nb"), ("os-version", "6.1.0-37")]);
+        let own = environment(&[("kit", "1"), ("mk.conf", "a\nb"), ("kernel", "6.1.0-37")]);
         assert_eq!(compare(&own, &own), Ok(vec![]));
         let message = |other: &[(&str, &str)]| compare(&own, &environment(other)).unwrap_err().message;
         assert_eq!(
-            message(&[("kit", "2"), ("mk.conf", "a"), ("os-version", "6.1.0-37")]),
+            message(&[("kit", "2"), ("mk.conf", "a"), ("kernel", "6.1.0-37")]),
             "the client's environment differs: kit is '2', not '1'; mk.conf is 'a', not 'a\\nb'"
         );
-        assert!(message(&[("kit", "1"), ("os-version", "6.1.0-37")]).contains("mk.conf is ''"));
-        assert!(message(&[("kit", "1"), ("mk.conf", "a\nb"), ("os-version", "6.2.0-37")]).contains("os-version"));
+        assert!(message(&[("kit", "1"), ("kernel", "6.1.0-37")]).contains("mk.conf is ''"));
+        assert!(message(&[("kit", "1"), ("mk.conf", "a\nb"), ("kernel", "6.2.0-37")]).contains("kernel"));
     }
 
     #[test]
     fn patch_level_is_a_warning() {
-        let [own, other] = ["6.1.0-37", "6.1.12"].map(|version| environment(&[("os-version", version)]));
-        assert_eq!(compare(&own, &other), Ok(vec!["os-version is '6.1.12', not '6.1.0-37'".to_owned()]));
+        let [own, other] = ["6.1.0-37", "6.1.12"].map(|version| environment(&[("kernel", version)]));
+        assert_eq!(compare(&own, &other), Ok(vec!["kernel is '6.1.12', not '6.1.0-37'".to_owned()]));
     }
 }

@@ -18,6 +18,12 @@ pub enum ClientIndex {
     Remote(usize),
 }
 
+impl Default for ClientIndex {
+    fn default() -> ClientIndex {
+        ClientIndex::Local(0)
+    }
+}
+
 /// Conditions of a package for its client.
 #[derive(Clone, Copy, Debug)]
 pub struct PackageNeeds<'a> {
@@ -32,6 +38,8 @@ pub struct PackageNeeds<'a> {
     pub excluded: &'a [ClientIndex],
     /// Only long-lived clients.
     pub long_lived: bool,
+    /// Only clients on other machines.
+    pub elsewhere: bool,
 }
 
 /// Packages that found no client although one had a free slot.
@@ -76,6 +84,11 @@ impl Dispatch {
     /// Returns whether some client has a free slot.
     pub fn has_free(&self) -> bool {
         self.local.has_free() || self.clients.iter().any(|it| it.free_slots() > 0)
+    }
+
+    /// Returns whether some client on another machine has a free slot.
+    pub fn has_free_client(&self) -> bool {
+        self.clients.iter().any(|it| it.free_slots() > 0)
     }
 
     /// Returns whether no client can build any more, nor one may come.
@@ -129,7 +142,7 @@ impl Dispatch {
             ClientIndex::Local(slot) => Some(*slot),
             ClientIndex::Remote(_) => None,
         });
-        let suits = self.local.has_free() && needs.labels.is_empty();
+        let suits = !needs.elsewhere && self.local.has_free() && needs.labels.is_empty();
         suits.then(|| ClientIndex::Local(self.local.next(excluded)))
     }
 

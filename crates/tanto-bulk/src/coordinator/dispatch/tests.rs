@@ -103,7 +103,15 @@ fn heartbeat(connection: u64, number: u64, leases: Vec<LeaseProgress>) -> Heartb
 }
 
 fn needs(package: PackageId) -> PackageNeeds<'static> {
-    PackageNeeds { package, usage: TERMS.needs, root: false, labels: &[], excluded: &[], long_lived: false }
+    PackageNeeds {
+        package,
+        usage: TERMS.needs,
+        root: false,
+        labels: &[],
+        excluded: &[],
+        long_lived: false,
+        elsewhere: false,
+    }
 }
 
 fn lease(number: u64, attempt: u32) -> Lease {

@@ -124,7 +124,7 @@ fn restricted_package_waits_for_a_long_lived_client() {
     let hour = 60 * MINUTE;
     dispatch.hello(MINUTE, &token("b"), &late, &Environment::new(), connection_id(2)).unwrap();
     ask(&mut dispatch, MINUTE, 2, &late, 1);
-    let needs = PackageNeeds { long_lived: true, ..needs(1) };
+    let needs = PackageNeeds { long_lived: true, elsewhere: false, ..needs(1) };
     dispatch.record_success(ClientIndex::Remote(1), 1_000_000, 1);
     assert_eq!(dispatch.choose(MINUTE, &needs), remote(0), "the oldest counts while none is old");
     assert_eq!(dispatch.choose(hour, &needs), remote(0));

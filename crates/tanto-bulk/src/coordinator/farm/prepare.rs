@@ -1,0 +1,83 @@
+//! Prepares a build for clients: describes it, and makes blobs of the tree, the bootstrap kit and existing packages.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tanto_cas::store::{Durability, StoreLimits};
+use tanto_cas::tree::{DigestCache, ScanOptions, scan};
+use tanto_cas::{BlobInfo, Manifest, Store};
+use tanto_protocol::{BuildDescription, Digest, PackageBlob};
+
+use super::Farm;
+use crate::config::Config;
+use crate::coordinator::plan::Plan;
+use crate::error::BulkError;
+use crate::machine_environment::machine_environment;
+use crate::package::ALL;
+
+/// Prepares the farm of a build, if its configuration has `listen`.
+pub fn prepare(config: &Config, run: i64, plan: &Plan) -> Result<Option<Farm>, BulkError> {
+    if config.listen.is_empty() {
+        return Ok(None);
+    }
+    if Path::new(&config.bootstrapkit).is_dir() {
+        return Err("with 'listen', 'bootstrapkit' has to be an archive: clients download it".into());
+    }
+    let blobs = config.server_dir().join("blobs");
+    let store = Store::open(&blobs, StoreLimits::default()).map_err(|error| failed(&blobs, &error))?;
+    let tree = PathBuf::from(&config.pkgsrc);
+    let manifest = scanned(config, &tree, "tree-digests")?;
+    let description = BuildDescription {
+        build: config.build_name.clone(),
+        run,
+        environment: machine_environment(config),
+        settings: config.shared(),
+        tree: Some(put(&store, &tree, &manifest.text())?),
+        kit: file_blob(&store, Path::new(&config.bootstrapkit))?,
+        makeconf: config.makeconf().map_or(Ok(None), |path| file_blob(&store, &path))?,
+    };
+    let packages = package_blobs(config, plan)?;
+    Ok(Some(Farm::new(description, store, tree, packages)))
+}
+
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> BulkError {
+    BulkError::Invalid(format!("{}: {error}", path.display()))
+}
+
+/// Hashes the files of a directory that have changed since the last build.
+fn scanned(config: &Config, dir: &Path, cache: &str) -> Result<Manifest, BulkError> {
+    let cache_file = Path::new(&config.state).join(cache);
+    let mut cache = DigestCache::load(&cache_file);
+    let manifest = scan(dir, &ScanOptions::default(), &mut cache).map_err(|error| failed(dir, &error))?;
+    cache.save(&cache_file).map_err(BulkError::io("writing ", &cache_file))?;
+    Ok(manifest)
+}
+
+/// Stores a file; `None` if it does not exist.
+fn file_blob(store: &Store, path: &Path) -> Result<Option<Digest>, BulkError> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let bytes = fs::read(path).map_err(BulkError::io("reading ", path))?;
+    put(store, path, &bytes).map(Some)
+}
+
+fn put(store: &Store, path: &Path, bytes: &[u8]) -> Result<Digest, BulkError> {
+    let stored = store.add(&mut &bytes[..], bytes.len() as u64, Durability::Process);
+    stored.map(|BlobInfo { digest, .. }| Digest(digest.0)).map_err(|error| failed(path, &error))
+}
+
+/// Determines the digests of existing packages.
+fn package_blobs(config: &Config, plan: &Plan) -> Result<HashMap<String, PackageBlob>, BulkError> {
+    let dir = Path::new(&config.packages).join(ALL);
+    fs::create_dir_all(&dir).map_err(BulkError::io("opening ", &dir))?;
+    let manifest = scanned(config, &dir, "package-digests")?;
+    let files = manifest.entries().iter().filter(|entry| entry.mode.is_file());
+    let files: HashMap<&[u8], BlobInfo> = files.map(|entry| (&*entry.path, entry.blob())).collect();
+    let blob = |name: &String| {
+        let BlobInfo { digest, size } = *files.get(format!("{name}{}", config.pkg_sufx).as_bytes())?;
+        Some((name.clone(), PackageBlob { name: name.clone(), digest: Digest(digest.0), size }))
+    };
+    Ok(plan.packages.iter().filter_map(|it| blob(&it.name)).collect())
+}
