@@ -138,6 +138,7 @@ fn build(
         control: &mut control,
         sources: Sources::default(),
         workdirs: Workdirs::of(world.scratch.text()),
+        farm: None,
         sampler: None,
     };
     let (_, _, journal) = build.run(plan, &times, journal).unwrap();
