@@ -43,7 +43,12 @@ impl Frontend for Machines {
         Ok(Start::Run(Command { line: b"here".to_vec(), console: false, limits: None }, JobInfo::default()))
     }
 
-    fn start_elsewhere(&mut self, schedule: &mut Schedule, _: &mut dyn View) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
+    fn start_elsewhere(
+        &mut self,
+        _: bool,
+        schedule: &mut Schedule,
+        _: &mut dyn View,
+    ) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
         let free = if self.absent > 0 { 0 } else { self.slots.saturating_sub(self.running.len()) };
         let jobs: Vec<JobId> = schedule.ready_jobs().take(free).collect();
         for &job in &jobs {
