@@ -10,6 +10,7 @@ use tanto_exec::runner::Runner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 
 use super::control_socket::{Request, Response};
+use super::dispatch::ClientIndex;
 use super::frontend::Coordinator;
 use super::plan::Planned;
 use super::sources::{Merged, Rewired};
@@ -150,8 +151,12 @@ impl Control<'_, '_> {
             return Err(format!("{name} has ended and is being cleaned up"));
         }
         let stage = running.stage.name();
-        // If nothing can be terminated, the stage fails when it ends.
-        self.runner.terminate(JobId(package), TerminationReason::Requested);
+        match self.coordinator.dispatch.current(package) {
+            // The client hears of it with its next heartbeat.
+            Some(lease) => self.coordinator.dispatch.stop(lease),
+            // If nothing can be terminated, the stage fails when it ends.
+            None => drop(self.runner.terminate(JobId(package), TerminationReason::Requested)),
+        }
         Ok(format!("killing stage {stage} of {name}"))
     }
 
@@ -166,6 +171,10 @@ impl Control<'_, '_> {
         let now = self.coordinator.running[&package].stage.name();
         if stage.is_some_and(|stage| stage != now) {
             return Response::refused(format!("{} is in stage {now}", self.name(package)));
+        }
+        if let ClientIndex::Remote(_) = self.coordinator.current(package).client {
+            let client = self.coordinator.dispatch.name(self.coordinator.current(package).client);
+            return Response::refused(format!("{} is built by {client}, which has its log", self.name(package)));
         }
         Response::ok(self.runner.output_so_far(JobId(package)).unwrap_or_default())
     }
