@@ -16,13 +16,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::View;
 use tanto_exec::run::{self, BuildOutcome};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::{ResourceSample, Schedule};
-use tanto_protocol::Hello;
+use tanto_protocol::{Digest, Hello};
 use tanto_sys::fs::page_cache;
 
 use self::frontend::{ClientFrontend, ClientState};
@@ -41,6 +42,8 @@ pub struct BuildClient<'a> {
     pub runner: RunnerOptions,
     pub transport: Arc<dyn Transport>,
     pub hello: Hello,
+    /// The manifest of the client's package tree.
+    pub tree: Option<Digest>,
     /// Contains the client's files.
     pub dir: PathBuf,
     /// Returns free memory in KiB.
@@ -58,7 +61,7 @@ impl BuildClient<'_> {
     /// Builds packages until the coordinator drains or refuses the client, or a signal interrupts it. The process has one
     /// thread, and is in its mount namespace.
     pub fn run(self, view: &mut dyn View) -> Result<BuildOutcome, BulkError> {
-        let BuildClient { settings, runner, transport, hello, dir, free_memory } = self;
+        let BuildClient { settings, runner, transport, hello, tree, dir, free_memory } = self;
         let failed = |error| BulkError::io("opening ", &dir)(error);
         let workspace = Workspace::open(Path::new(&settings.packages), &settings.suffix, &dir.join("blobs"));
         let workspace = Arc::new(workspace.map_err(failed)?);
@@ -73,7 +76,8 @@ impl BuildClient<'_> {
         let wake_fd = Some(OwnedFd::from(woken.try_clone().map_err(failed)?));
         let mut process_runner =
             ProcessRunner::new(RunnerOptions { wake_fd, ..runner }).map_err(|error| cause(&error))?;
-        let Threads { incoming, results, finished } = Threads::start(&session, &workspace, slots, wake)?;
+        let Threads { incoming, results, finished } =
+            Threads::start(&session, &workspace, slots, (tree, Path::new(&settings.logs)), wake)?;
         held.into_iter().for_each(|it| drop(results.send(it)));
         let clock = RealClock::start();
         let mut frontend = ClientFrontend {
@@ -86,6 +90,7 @@ impl BuildClient<'_> {
             results,
             attempts: BTreeMap::new(),
             jobs: 0,
+            first_attempt: seconds_since_1970(),
             state: ClientState::Working,
         };
         let mut schedule = Schedule::new();
@@ -121,6 +126,7 @@ impl Threads {
         session: &Arc<ClientSession>,
         workspace: &Arc<Workspace>,
         slots: u32,
+        (tree, logs): (Option<Digest>, &Path),
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Threads, BulkError> {
         let (messages, incoming) = sync_channel(slots as usize * MESSAGES);
@@ -150,12 +156,21 @@ impl Threads {
                 demand: Arc::clone(&demand),
                 leases: Arc::clone(&leases),
                 to_loop: to_loop.clone(),
+                results: results.clone(),
+                logs: logs.to_owned(),
+                tree,
                 finished: ended,
             };
             slot.start()?;
         }
         Ok(Threads { incoming, results, finished })
     }
+}
+
+/// Larger than all numbers of attempts of an earlier process.
+fn seconds_since_1970() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(since.as_secs()).unwrap_or(0)
 }
 
 /// Returns a stream that is readable after a call of the function.

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::event::View;
+use crate::job::report::JobSample;
 use crate::job::{Command, Completion, JobId, JobInfo};
 use crate::runner::{Runner, Wakeup};
 use crate::schedule::Schedule;
@@ -57,6 +58,9 @@ pub trait Frontend<T = Command, P = Infallible> {
 
     /// Handles progress of a running job.
     fn on_progress(&mut self, _job: JobId, _progress: P, _view: &mut dyn View) {}
+
+    /// Notes the resources that a running job uses.
+    fn on_sample(&mut self, _job: JobId, _sample: &JobSample) {}
 
     /// A task has completed. Returns the next one of the job, which starts in the same slot; `None`: the completion, which
     /// this method may change, is that of the job.

@@ -163,6 +163,7 @@ impl<T, P> Loop<'_, T, P> {
             Ok(Wakeup::SlotAvailable | Wakeup::ControlRequest) => Ok(Step::GoOn),
             Ok(Wakeup::Sampled(job, sample)) => {
                 self.build.schedule.update_memory(job, sample.memory_kib);
+                self.build.frontend.on_sample(job, &sample);
                 self.build.view.event(Event::Sampled { job, at_ms: self.build.clock.now_ms(), sample });
                 Ok(Step::GoOn)
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
-use tanto_exec::job::report::TerminationReason;
+use tanto_exec::job::report::{JobSample, TerminationReason};
 use tanto_exec::job::{JobId, JobInfo};
 use tanto_exec::runner::Runner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
@@ -40,6 +40,8 @@ pub struct ClientFrontend<'a> {
     pub attempts: BTreeMap<JobId, ActiveLease>,
     /// Jobs added so far.
     pub jobs: u32,
+    /// Numbers of attempts, which name directories, begin after this one.
+    pub first_attempt: u32,
     pub state: ClientState,
 }
 
@@ -76,8 +78,10 @@ impl ClientFrontend<'_> {
         }
     }
 
-    fn add(&mut self, slot: usize, lease: Box<Lease>, schedule: &mut Schedule) {
+    fn add(&mut self, slot: usize, mut lease: Box<Lease>, schedule: &mut Schedule) {
         self.jobs += 1;
+        // Attempts of several runs of the coordinator may have the same number, but not the same directory.
+        lease.spec.attempt = self.first_attempt.saturating_add(self.jobs);
         let order = self.jobs;
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
         self.attempts.insert(job, ActiveLease { slot, lease, result: None, is_superseded: false });
@@ -173,6 +177,12 @@ impl Frontend<Task, AttemptEvent> for ClientFrontend<'_> {
                 }
             }
         }
+    }
+
+    fn on_sample(&mut self, job: JobId, sample: &JobSample) {
+        self.session.update(self.lease(job), |progress| {
+            (progress.cpu_ms, progress.memory_kib) = (sample.cpu_ms, sample.memory_kib);
+        });
     }
 
     fn finish_job(

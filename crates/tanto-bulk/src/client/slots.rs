@@ -1,16 +1,20 @@
 //! The I/O threads of a client: two ask for leases, one for each slot provides the files of a lease, one sends heartbeats, and
 //! some upload results. They own no state of the build.
 
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use tanto_protocol::{ClientAnswer, ClientRequest, HeartbeatAnswer, Lease, RefusalCode, WorkRequest};
+use tanto_protocol::{
+    AttemptOutcome, AttemptResult, ClientAnswer, ClientRequest, Digest, HeartbeatAnswer, Lease, RefusalCode,
+    WorkRequest,
+};
 
 use super::session::{ClientSession, unexpected};
 use super::transport::{Backoff, TransportError};
-use super::uploads::Uploads;
+use super::uploads::{HeldResult, Uploads};
 use super::workspace::Workspace;
 use crate::error::BulkError;
 
@@ -100,6 +104,8 @@ pub struct Asker {
     pub to_loop: ToLoop,
 }
 
+/// Why a client ends although there is work.
+const TREE_CHANGED: &str = "the package tree of the build has changed: start the client again to fetch it";
 /// How long the coordinator may wait with an answer.
 const LONGEST_WAIT_MS: u64 = 30_000;
 
@@ -158,6 +164,12 @@ pub struct Slot {
     pub demand: Arc<Demand>,
     pub leases: Arc<Mutex<Receiver<Lease>>>,
     pub to_loop: ToLoop,
+    /// For leases without an attempt.
+    pub results: Sender<HeldResult>,
+    /// Contains the directories of attempts.
+    pub logs: PathBuf,
+    /// The manifest of the client's package tree.
+    pub tree: Option<Digest>,
     /// The loop has finished the slot's attempt.
     pub finished: Receiver<()>,
 }
@@ -171,6 +183,11 @@ impl Slot {
         loop {
             let next = self.leases.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(lease) = next else { return };
+            if lease.tree != self.tree {
+                self.session.settled(lease.lease);
+                self.to_loop.send(Incoming::Refused(TREE_CHANGED.into()));
+                return;
+            }
             match self.workspace.provide(&self.session, &lease) {
                 Ok(()) => {
                     if !self.to_loop.send(Incoming::Lease(self.number, Box::new(lease)))
@@ -179,13 +196,24 @@ impl Slot {
                         return;
                     }
                 }
-                // The coordinator gets the lease back when heartbeats no longer list it.
-                Err(error) => {
-                    self.session.settled(lease.lease);
-                    eprintln!("tanto: {}: {error}", lease.spec.name);
-                }
+                Err(error) => self.fail(&lease, &error),
             }
             self.demand.release();
+        }
+    }
+}
+
+impl Slot {
+    /// Reports an attempt whose files cannot be had.
+    fn fail(&self, lease: &Lease, error: &TransportError) {
+        let why = format!("its packages cannot be downloaded: {error}");
+        let result = AttemptResult::of(AttemptOutcome::MachineFailed { why });
+        let dir = self.logs.join(&lease.spec.name).join(lease.lease.to_string());
+        let held = HeldResult { lease: lease.lease, result, dir };
+        self.session.end(lease.lease);
+        if held.save().is_err() || self.results.send(held).is_err() {
+            // The coordinator gives it up when it makes no progress.
+            self.session.settled(lease.lease);
         }
     }
 }

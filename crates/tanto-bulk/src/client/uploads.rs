@@ -134,7 +134,10 @@ impl Uploads {
                 }
                 // The next process uploads it.
                 Ok(false) => return,
-                Err(error) => eprintln!("tanto: the result in {} is lost: {error}", held.dir.display()),
+                Err(error) => {
+                    eprintln!("tanto: the result in {} is lost: {error}", held.dir.display());
+                    self.session.settled(held.lease);
+                }
             }
         }
     }

@@ -74,6 +74,7 @@ impl Workspace {
         self.use_version(package);
         let provided = self.download(session, package).and_then(|blob| {
             let to = self.packages.join(ALL).join(format!("{}{}", package.name, self.suffix));
+            let _one_at_a_time = self.lock();
             link(&blob, &to).map_err(|error| TransportError::Failed(format!("{}: {error}", to.display())))
         });
         if provided.is_err() {

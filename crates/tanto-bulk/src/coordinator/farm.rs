@@ -18,16 +18,17 @@ use tanto_exec::schedule::Schedule;
 use tanto_exec::text::units;
 use tanto_protocol::{
     AttemptOutcome, AttemptResult, BuildDescription, ClientAnswer, ClientRequest, Digest, Lease, LeaseId,
-    LeaseProgress, PackageBlob, ProvidedFile, Refusal, RefusalCode, ResultReport, ToCoordinator, ToServer,
-    TokenIdentity,
+    LeaseProgress, PackageBlob, ProvidedFile, Refusal, RefusalCode, ResultAnswer, ResultReport, ToCoordinator,
+    ToServer, TokenIdentity,
 };
 
 use super::control_socket::LinkEvent;
 use super::dispatch::lease::{Cause, LeaseTerms};
-use super::dispatch::{ClientIndex, DispatchEffect, NextState, PackageNeeds};
+use super::dispatch::{ClientIndex, DispatchEffect, NextState, PackageNeeds, RemoteClient};
 use super::frontend::{Coordinator, Step};
 use super::state::{PackageState, Pending};
 use super::status::span;
+use crate::attempt::failure;
 use crate::attempt::runner::AttemptEvent;
 use crate::config::Stage;
 use crate::package::ALL;
@@ -44,6 +45,8 @@ pub struct Farm {
     pub packages: HashMap<String, PackageBlob>,
     /// Results that are being accepted.
     reports: HashMap<LeaseId, Box<ResultReport>>,
+    /// Digests of packages that clients have built and that are being installed.
+    reported: HashMap<PackageId, Digest>,
     /// Leases whose results are recorded but perhaps not durable, with the number of the last record.
     settling: Vec<(LeaseId, Option<u64>)>,
     wakeups: VecDeque<Wakeup<AttemptEvent>>,
@@ -51,6 +54,8 @@ pub struct Farm {
 
 /// Ready jobs that are searched for one that a client can start.
 const MAX_CANDIDATES: usize = 64;
+/// Missing blobs that are named to a client in one answer.
+const MAX_MISSING: usize = 3_000;
 /// Files that are named to the server in one message.
 const MAX_PROVIDED: usize = 10_000;
 /// The longest time without progress if stages have no limit, in milliseconds.
@@ -69,6 +74,7 @@ impl Farm {
             tree,
             packages,
             reports: HashMap::new(),
+            reported: HashMap::new(),
             settling: Vec::new(),
             wakeups: VecDeque::new(),
         }
@@ -79,7 +85,8 @@ impl Farm {
         let packages = report.packages.iter().map(|it| it.digest);
         let all = packages.chain(report.logs.iter().map(|it| it.digest));
         // Without an answer of the store, they are uploaded again.
-        all.filter(|digest| !self.blobs.contains(&tanto_cas::Digest(digest.0)).unwrap_or(false)).collect()
+        let missing = all.filter(|digest| !self.blobs.contains(&tanto_cas::Digest(digest.0)).unwrap_or(false));
+        missing.take(MAX_MISSING).collect()
     }
 
     fn blob_path(&self, digest: Digest) -> PathBuf {
@@ -161,6 +168,14 @@ impl Coordinator<'_> {
         ProvidedFile { digest: blob.digest, size: blob.size, path }
     }
 
+    /// The digest that a client has reported for the package of a running attempt.
+    pub(super) fn reported_digest(&self, package: PackageId) -> Option<Digest> {
+        match self.current(package).client {
+            ClientIndex::Remote(_) => self.farm.as_ref()?.reported.get(&package).copied(),
+            ClientIndex::Local(_) => None,
+        }
+    }
+
     /// Clients may read a package that was installed.
     pub(super) fn provide_package(&mut self, name: &str, digest: Digest, size: u64) {
         let blob = PackageBlob { name: name.to_owned(), digest, size };
@@ -209,8 +224,11 @@ impl Coordinator<'_> {
             }
             ClientRequest::Result(report) => {
                 let (connection, lease) = (report.connection, report.lease);
+                let is_awaited = self.dispatch.lease(lease).is_some_and(|it| it.state().is_active());
                 let answer = self.dispatch.result(now_ms, token, connection, lease, || farm.missing(&report));
-                farm.reports.insert(lease, report);
+                if is_awaited && answer == Ok(ResultAnswer::Pending) {
+                    farm.reports.insert(lease, report);
+                }
                 answer.map(ClientAnswer::Result)
             }
             ClientRequest::Bye(bye) => self.dispatch.bye(now_ms, token, &bye).map(|()| ClientAnswer::Bye),
@@ -246,7 +264,7 @@ impl Coordinator<'_> {
     fn progressed(&mut self, package: PackageId, progress: LeaseProgress) {
         let Some(running) = self.running.get(&package) else { return };
         let job = JobId(package);
-        let at_ms = self.clock.now_ms() - i64::try_from(progress.stage_ms).unwrap_or(0);
+        let at_ms = self.clock.now_ms().saturating_sub_unsigned(progress.stage_ms).max(running.began_ms);
         let stage = Stage::ALL.into_iter().find(|it| it.name() == progress.stage).filter(|&it| it != running.stage);
         let sample = JobSample { memory_kib: progress.memory_kib, ..JobSample::default() };
         let Some(farm) = &mut self.farm else { return };
@@ -264,6 +282,14 @@ impl Coordinator<'_> {
         let job = JobId(package);
         let Some(report) = self.farm.as_mut().and_then(|farm| farm.reports.remove(&lease)) else { return };
         let mut result = report.result.clone();
+        let name = &self.plan.package(package).name;
+        let digest = report.packages.iter().find(|blob| blob.name == *name).map(|blob| blob.digest);
+        if let Some(farm) = &mut self.farm {
+            match digest {
+                Some(digest) => farm.reported.insert(package, digest),
+                None => farm.reported.remove(&package),
+            };
+        }
         if let Err(error) = self.take_files(package, &report) {
             let why = format!("its result cannot be read: {error}");
             result =
@@ -274,7 +300,8 @@ impl Coordinator<'_> {
             (_, 0) => 1,
             (_, exit) => exit,
         };
-        let completion = completion(job, exit, result.output.clone().into_bytes());
+        let mut completion = completion(job, exit, result.output.clone().into_bytes());
+        failure::deny_interrupt(&mut completion);
         let Some(farm) = &mut self.farm else { return };
         farm.wakeups.push_back(Wakeup::Progress(job, AttemptEvent::Result(Box::new(result))));
         farm.wakeups.push_back(Wakeup::Completed(completion));
@@ -286,16 +313,17 @@ impl Coordinator<'_> {
         let dir = self.attempt_dir(package);
         dir.clear();
         fs::create_dir_all(dir.path())?;
-        let packages = report.result.packages.iter().filter_map(|built| {
-            let blob = report.packages.iter().find(|blob| blob.name == built.name)?;
-            Some((&built.file, blob.digest))
-        });
-        let logs = report.logs.iter().map(|log| (&log.file, log.digest));
-        for (name, digest) in packages.chain(logs) {
-            // Names with a dot are the coordinator's own.
-            if !name.starts_with('.') {
-                link_or_copy(&farm.blob_path(digest), &dir.file(name))?;
-            }
+        let name = &self.plan.package(package).name;
+        let file = self.settings.package_file(name);
+        // `deliver` copies the package and compares its digest.
+        if let Some(blob) = report.packages.iter().find(|blob| blob.name == *name) {
+            let (from, to) = (farm.blob_path(blob.digest), dir.file(&file));
+            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop))?;
+        }
+        for log in report.logs.iter().filter(|log| is_foreign_log(&log.file, &file)) {
+            // A link would let later writers change the blob.
+            let mut to = File::create_new(dir.file(&log.file))?;
+            io::copy(&mut File::open(farm.blob_path(log.digest))?, &mut to)?;
         }
         Ok(())
     }
@@ -401,7 +429,11 @@ impl Coordinator<'_> {
 
     /// Gives a client no more leases.
     pub(super) fn drain(&mut self, name: &str) -> Result<String, String> {
-        let found = self.dispatch.clients().iter().position(|client| client.name == name);
+        let named = |live: bool| {
+            let is_it = move |client: &RemoteClient| client.name == name && client.is_live() == live;
+            self.dispatch.clients().iter().position(is_it)
+        };
+        let found = named(true).or_else(|| named(false));
         let client = found.ok_or_else(|| format!("there is no client '{name}'"))?;
         self.dispatch.drain(client, true);
         Ok(format!("{name} gets no more packages\n"))
@@ -441,8 +473,10 @@ fn random() -> io::Result<[u8; 16]> {
     File::open("/dev/urandom")?.read_exact(&mut bytes).map(|()| bytes)
 }
 
-fn link_or_copy(from: &std::path::Path, to: &std::path::Path) -> io::Result<()> {
-    fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop))
+/// Whether a client may name a log so: not like the package, nor like a file of the coordinator.
+fn is_foreign_log(name: &str, package_file: &str) -> bool {
+    let own = [Stage::SyncPackage, Stage::SyncBuildlog].map(|stage| format!("{}.log", stage.name()));
+    !name.starts_with('.') && name != package_file && !own.contains(&name.to_owned())
 }
 
 fn completion(job: JobId, exit: i32, output: Vec<u8>) -> Completion {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Seek};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tanto_cas::BlobInfo;
 
@@ -22,8 +22,8 @@ pub struct PackageInstall {
     pub place: PathBuf,
     /// The file for its SHA512 digest, in hex.
     pub digest: PathBuf,
-    /// A line with its SHA256 digest follows there.
-    pub blob: bool,
+    /// Its SHA256 digest, in a second line there.
+    pub blob: BlobDigest,
     /// A shell line that runs before the rename, with `new`, PKGNAME, CATEGORIES and the suffix. If it fails, the file is
     /// removed. Empty: no hook.
     pub hook: String,
@@ -35,6 +35,50 @@ pub struct PackageInstall {
     pub suffix: String,
 }
 
+/// Whether a package file gets a SHA256 digest, as blobs have.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub enum BlobDigest {
+    #[default]
+    Unneeded,
+    Computed,
+    /// In hex. A file with another digest is not installed.
+    Expected(String),
+}
+
+impl BlobDigest {
+    const COMPUTED: &str = "computed";
+
+    fn word(&self) -> &str {
+        match self {
+            BlobDigest::Unneeded => "",
+            BlobDigest::Computed => BlobDigest::COMPUTED,
+            BlobDigest::Expected(digest) => digest,
+        }
+    }
+
+    fn of(word: String) -> BlobDigest {
+        match &*word {
+            "" => BlobDigest::Unneeded,
+            BlobDigest::COMPUTED => BlobDigest::Computed,
+            _ => BlobDigest::Expected(word),
+        }
+    }
+
+    /// Returns the line for the digests of a file.
+    fn line(&self, path: &Path) -> io::Result<String> {
+        if *self == BlobDigest::Unneeded {
+            return Ok(String::new());
+        }
+        let digest = BlobInfo::of_file(path)?.digest.to_string();
+        match self {
+            BlobDigest::Expected(expected) if *expected != digest => {
+                Err(io::Error::other(format!("its digest is {digest}, not {expected}")))
+            }
+            _ => Ok(format!("\n{digest}\n")),
+        }
+    }
+}
+
 impl PackageInstall {
     /// Encodes the fields as options of a command line.
     pub fn words(&self) -> String {
@@ -44,7 +88,7 @@ impl PackageInstall {
             ("new", &path(&self.new)),
             ("place", &path(&self.place)),
             ("digest", &path(&self.digest)),
-            ("blob", if self.blob { "yes" } else { "" }),
+            ("blob", self.blob.word()),
             ("hook", &self.hook),
             ("name", &self.name),
             ("categories", &self.categories),
@@ -64,7 +108,7 @@ impl PackageInstall {
             new,
             place,
             digest,
-            blob: !blob.is_empty(),
+            blob: BlobDigest::of(blob),
             hook,
             name,
             categories,
@@ -83,9 +127,7 @@ impl PackageInstall {
         let mut content = atomic_move::move_file(&self.from, &self.new, true)?;
         content.rewind()?;
         let mut digests = sha512(&mut content)?;
-        if self.blob {
-            digests += &format!("\n{}\n", BlobInfo::of_file(&self.new)?.digest);
-        }
+        digests += &self.blob.line(&self.new)?;
         fs::write(&self.digest, digests)?;
         if !self.hook.is_empty() {
             let new = self.new.to_string_lossy();
@@ -120,7 +162,7 @@ mod tests {
             new: place.at("all/new"),
             place: place.at("all/place"),
             digest: place.at("digest"),
-            blob: false,
+            blob: BlobDigest::Unneeded,
             hook: hook.into(),
             name: "p-1".into(),
             categories: "a b".into(),

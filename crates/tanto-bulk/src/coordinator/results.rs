@@ -12,7 +12,7 @@ use tanto_protocol::{AttemptOutcome, AttemptResult, AttemptSpec};
 
 use super::dispatch::{ClientIndex, NextState};
 use super::frontend::{Coordinator, Running, Step};
-use super::install_artifact::PackageInstall;
+use super::install_artifact::{BlobDigest, PackageInstall};
 use super::needs::ResourceNeeds;
 use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
 use crate::attempt::build_settings::BuildSettings;
@@ -33,6 +33,7 @@ impl Coordinator<'_> {
     /// through no fault of the package, in a row.
     pub(super) fn grant(&mut self, package: PackageId, failures: u32, excluded: Option<usize>) -> Task {
         let slot = self.dispatch.local.take(excluded);
+        self.dispatch.forget_waiting(package);
         let spec = self.begin_attempt(package, failures, ClientIndex::Local(slot));
         Task::Attempt(Rc::new(spec), slot)
     }
@@ -347,7 +348,11 @@ impl Coordinator<'_> {
             new: Path::new(&all).join(temp_name(&it.name)),
             place: format!("{all}/{}{}", it.name, settings.suffix).into(),
             digest: self.digest_file(package),
-            blob: self.farm.is_some(),
+            blob: match (&self.farm, self.reported_digest(package)) {
+                (None, _) => BlobDigest::Unneeded,
+                (Some(_), None) => BlobDigest::Computed,
+                (Some(_), Some(digest)) => BlobDigest::Expected(digest.to_string()),
+            },
             hook: settings.sync_package.clone(),
             name: it.name.clone(),
             categories: it.categories.clone(),
@@ -380,6 +385,9 @@ impl Coordinator<'_> {
 
     /// The binary package where the attempt left it.
     fn made_file(&self, package: PackageId, result: &AttemptResult) -> PathBuf {
+        if let ClientIndex::Remote(_) = self.current(package).client {
+            return self.attempt_dir(package).file(&self.settings.package_file(&self.plan.package(package).name));
+        }
         let built = result.package(&self.plan.package(package).name).expect("an attempt without it has failed");
         let out = self.local_sandbox(package).map(|(sandbox, slot)| sandbox.out(slot));
         out.unwrap_or_else(|| self.attempt_dir(package).path().to_owned()).join(&built.file)
@@ -412,7 +420,7 @@ impl Coordinator<'_> {
         let log = self.attempt_dir(package).write_log(stage, &output);
         let times = (began_ms, stage_began_ms, self.clock.now_ms());
         let ended = execution::stage_result(stage, completion, log.clone(), times);
-        result.cpu_ms += ended.cpu_ms;
+        result.cpu_ms = result.cpu_ms.saturating_add(ended.cpu_ms);
         result.peak_kib = result.peak_kib.max(ended.peak_kib);
         self.record_stage(package, ended);
         if failure::termination(completion).is_none()
@@ -452,6 +460,7 @@ impl Coordinator<'_> {
     /// Sets and records the state at the end of a package's job; open instead if another build was requested meanwhile.
     /// The events about the end have to follow.
     pub(super) fn end(&mut self, package: PackageId, state: PackageState) {
+        self.dispatch.forget_waiting(package);
         if let Some(Running { began_ms, .. }) = self.running.remove(&package) {
             self.estimator.finished(JobId(package), self.clock.now_ms() - began_ms);
         }

@@ -72,7 +72,8 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
     let transport = Http(Connection::new(&join, &member.token).map_err(invalid)?);
     let runner = runner_options(&config, &settings);
     let transport: Arc<dyn Transport> = Arc::new(transport);
-    BuildClient { settings: &settings, runner, transport, hello, dir, free_memory }.run(&mut shown()?)
+    let tree = provided.description.tree;
+    BuildClient { settings: &settings, runner, transport, hello, tree, dir, free_memory }.run(&mut shown()?)
 }
 
 /// The default is `tanto/client-NAME` below the user's directory of states.

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tanto_protocol::ToServer;
+use tanto_protocol::{ClientAnswer, MessageError, Refusal, RefusalCode, ToServer};
 use tanto_sys::ipc::epoll::{Epoll, Interest};
 use tanto_sys::ipc::unix_socket;
 use tanto_sys::user;
@@ -135,6 +135,11 @@ impl Server {
     }
 }
 
+fn too_long(number: u64, error: &MessageError) -> ToServer {
+    let refusal = Refusal { code: RefusalCode::Invalid, message: format!("there is no answer: {error}") };
+    ToServer::Answer { number, answer: ClientAnswer::Refused(refusal) }
+}
+
 /// The link to the server of clients.
 impl Server {
     fn begin_link(&mut self, number: u64) {
@@ -239,7 +244,12 @@ impl ControlServer for Server {
     fn send_to_server(&mut self, message: &ToServer) {
         let Some(number) = self.link else { return };
         let Some(Connection { phase: Phase::Linked(link), .. }) = self.connections.get_mut(&number) else { return };
-        match link.push(message) {
+        let pushed = match (link.push(message), message) {
+            // It concerns one client only.
+            (Err(LinkError::Message(error)), ToServer::Answer { number, .. }) => link.push(&too_long(*number, &error)),
+            (pushed, _) => pushed,
+        };
+        match pushed {
             Ok(()) => self.send_on_link(number),
             Err(error) => self.cut_link(&error),
         }

@@ -15,7 +15,7 @@ pub fn compare(own: &Environment, other: &Environment) -> Result<Vec<String>, Re
         if ours == theirs {
             continue;
         }
-        let text = format!("{key} is '{}', not '{}'", shown(&theirs), shown(&ours));
+        let text = format!("{} is '{}', not '{}'", shown(key), shown(&theirs), shown(&ours));
         let minor = key == KERNEL && release(&ours) == release(&theirs);
         if minor { warnings.push(text) } else { differences.push(text) }
     }

@@ -28,6 +28,8 @@ pub struct RemoteClient {
     pub free: ResourceNeeds,
     /// It gets no more leases.
     pub draining: bool,
+    /// Its last process.
+    last_instance: Option<InstanceId>,
     /// It has been silent for too long.
     pub silent: bool,
     /// Packages built.
@@ -80,6 +82,7 @@ impl RemoteClient {
             capacity: ResourceNeeds::default(),
             free: ResourceNeeds::default(),
             draining: false,
+            last_instance: None,
             silent: false,
             built: 0,
             seen_ms: now,
@@ -100,6 +103,9 @@ impl RemoteClient {
         self.free = self.capacity;
         (self.silent, self.seen_ms) = (false, now);
         let instance = hello.instance;
+        let is_new = self.last_instance.replace(instance) != Some(instance);
+        // A client that was started again takes part again.
+        self.draining &= !is_new;
         self.connection = Some(ClientConnection { id, instance, since_ms: now, heartbeat: 0, poll: None });
     }
 
