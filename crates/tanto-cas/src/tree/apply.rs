@@ -1,6 +1,4 @@
 //! Makes a directory equal to a manifest. Touches only the entries that differ.
-//!
-//! Each operation also succeeds if it was done before, so that an interrupted call can be repeated.
 
 use std::cmp::Ordering;
 use std::fs::Permissions;
@@ -55,7 +53,7 @@ pub fn sync(
 /// Makes a directory that is equal to `before` equal to `wanted`. All blobs must be in the store. Files get the
 /// permissions 644 or 755, and nothing is synced to the disk.
 ///
-/// If this fails or is interrupted, a call with the same `before` continues; for another `wanted`, call `sync`.
+/// If this fails or is interrupted, call `sync`.
 pub fn apply(
     store: &Store,
     before: &Manifest,

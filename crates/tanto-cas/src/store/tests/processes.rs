@@ -10,6 +10,8 @@ use tanto_testing::{Random, seeds};
 
 use super::*;
 
+/// More would take minutes.
+const MAX_SEEDS: usize = 150;
 /// The variable with the role of a child.
 const ROLE: &str = "TANTO_CAS_TEST_ROLE";
 /// The variable with the store of a child.
@@ -91,7 +93,7 @@ fn two_processes_share_a_store() {
 #[test]
 fn killed_processes_leave_whole_blobs() {
     let place = Scratch::new("cas-kill");
-    for seed in seeds(15) {
+    for seed in seeds(15).take(MAX_SEEDS) {
         let mut child = spawn("endless", &place);
         sleep(Duration::from_millis(Random::new(seed).below(60) as u64));
         child.kill().unwrap();
