@@ -76,7 +76,8 @@ commands_of() {
     case $1 in
         report) echo sessions rebuilds timings trace output ;;
         bench) echo compare jobs plot stat ;;
-        bulk) echo init scan resolve check build status why log shell retry skip kill report publish import export simulate ;;
+        bulk) echo init scan resolve check build status why log shell retry skip kill report publish import export simulate \
+            serve token token-add token-list token-revoke client clients drain ;;
         clang) echo status stop ;;
         generate) echo man bash zsh fish ;;
     esac
