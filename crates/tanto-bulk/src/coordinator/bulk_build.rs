@@ -7,9 +7,6 @@ use std::path::Path;
 
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::View;
-use tanto_exec::jobserver::Jobserver;
-use tanto_exec::jobserver::broker::TokenBroker;
-use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions};
 use tanto_exec::resource_sampler;
 use tanto_exec::run::BuildOutcome;
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
@@ -151,7 +148,7 @@ fn build(
     let mut server = Server::open(Path::new(&config.state)).map_err(failed)?;
     phase_file::end(config);
     let wake_fd = either_fd(&server.wake_fd().map_err(failed)?, journal.commits().wake_fd()).map_err(failed)?;
-    let options = RunnerOptions { wake_fd: Some(wake_fd), ..runner_options(config, settings) };
+    let options = RunnerOptions { wake_fd: Some(wake_fd), ..environment::runner_options(config, settings) };
     let mut runner = ProcessRunner::new(options).map_err(|error| cause(&error))?;
     let clock = RealClock::start();
     let times: Vec<u64> = estimates.iter().map(|estimate| estimate.ms).collect();
@@ -181,15 +178,6 @@ fn either_fd(one: &impl AsFd, other: &impl AsFd) -> io::Result<OwnedFd> {
     set.add(one, 0, Interest::Read)?;
     set.add(other, 1, Interest::Read)?;
     set.try_clone_fd()
-}
-
-fn runner_options(config: &Config, settings: &BuildSettings) -> RunnerOptions {
-    // Files in memory are attributed to the package and not to a command.
-    let cgroups = if settings.memory.is_some() { CgroupUse::AllWithoutFiles } else { CgroupUse::All };
-    let watch = Some(WatchOptions { limits: config.limits.watched(), leftovers: Leftovers::Kill, cgroups });
-    let broker = TokenBroker::new(environment::job_tokens(config), environment::make_jobs(config));
-    let jobserver = Some(Jobserver::Broker(broker));
-    RunnerOptions { parallelism: settings.clients, watch, jobserver, ..RunnerOptions::default() }
 }
 
 /// Estimates the wall time of each package from earlier builds of it and of others.
