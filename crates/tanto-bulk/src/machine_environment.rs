@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use tanto_cas::Digest;
-use tanto_protocol::Environment;
+use tanto_protocol::{BuildDescription, Environment};
 use tanto_sys::machine::system::SystemName;
 
 use crate::config::Config;
@@ -19,16 +19,33 @@ pub const ARCHITECTURE: &str = "architecture";
 /// The digest of `etc/os-release` of the system that packages see; empty if it has none.
 pub const BASE: &str = "base";
 
+/// The digests of what a build gives to its clients: they refuse to continue with that of an earlier run.
+pub const SETTINGS: &str = "settings";
+pub const KIT: &str = "kit";
+pub const MAKECONF: &str = "mk.conf";
+
 /// Longest `os-release` that is read, in bytes.
 const MAX_RELEASE: u64 = 64 << 10;
 
 /// Describes this machine and the system in its sandboxes.
-pub fn machine_environment(config: &Config) -> Environment {
+fn machine_environment(config: &Config) -> Environment {
     let SystemName { system, release, architecture, .. } = SystemName::query();
     let root = if config.sandbox == crate::config::NO_SANDBOX { "/" } else { config.sandbox_root.as_str() };
     let base = base(&Path::new(root).join("etc/os-release")).unwrap_or_default();
     let named = [(OS, system), (KERNEL, release), (ARCHITECTURE, architecture), (BASE, base)];
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Describes this machine, and what it has from the description of a build.
+pub fn build_environment(config: &Config, description: &BuildDescription) -> Environment {
+    let digest = |digest: Option<tanto_protocol::Digest>| digest.map(|it| it.to_string()).unwrap_or_default();
+    let provided = [
+        (SETTINGS, Digest::of(description.settings.as_bytes()).to_string()),
+        (KIT, digest(description.kit)),
+        (MAKECONF, digest(description.makeconf)),
+    ];
+    let provided = provided.into_iter().map(|(name, value)| (name.to_owned(), value));
+    machine_environment(config).into_iter().chain(provided).collect()
 }
 
 fn base(path: &Path) -> Option<String> {
@@ -41,6 +58,22 @@ fn base(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use tanto_testing::Scratch;
+
+    #[test]
+    fn other_files_of_the_build_are_another_environment() {
+        let config = Config::default();
+        let kit = |byte| Some(tanto_protocol::Digest([byte; 32]));
+        let first = BuildDescription { settings: "make_jobs = 1\n".into(), kit: kit(1), ..BuildDescription::default() };
+        let own = build_environment(&config, &first);
+        assert_eq!((&*own[KIT], &*own[MAKECONF]), (&*kit(1).unwrap().to_string(), ""));
+        for second in [
+            BuildDescription { settings: "make_jobs = 2\n".into(), ..first.clone() },
+            BuildDescription { kit: kit(2), ..first.clone() },
+            BuildDescription { makeconf: kit(3), ..first.clone() },
+        ] {
+            assert_ne!(build_environment(&config, &second), own);
+        }
+    }
 
     #[test]
     fn the_base_is_that_of_the_sandbox() {

@@ -183,6 +183,12 @@ impl Slot {
         loop {
             let next = self.leases.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(lease) = next else { return };
+            if let Some(feature) = lease.features.first() {
+                let why = format!("it needs a client with the feature '{feature}'");
+                self.fail(&lease, why);
+                self.demand.release();
+                continue;
+            }
             if lease.tree != self.tree {
                 self.session.settled(lease.lease);
                 self.to_loop.send(Incoming::Refused(TREE_CHANGED.into()));
@@ -196,7 +202,7 @@ impl Slot {
                         return;
                     }
                 }
-                Err(error) => self.fail(&lease, &error),
+                Err(error) => self.fail(&lease, format!("its packages cannot be downloaded: {error}")),
             }
             self.demand.release();
         }
@@ -204,9 +210,8 @@ impl Slot {
 }
 
 impl Slot {
-    /// Reports an attempt whose files cannot be had.
-    fn fail(&self, lease: &Lease, error: &TransportError) {
-        let why = format!("its packages cannot be downloaded: {error}");
+    /// Reports an attempt that cannot begin.
+    fn fail(&self, lease: &Lease, why: String) {
         let result = AttemptResult::of(AttemptOutcome::MachineFailed { why });
         let dir = self.logs.join(&lease.spec.name).join(lease.lease.to_string());
         let held = HeldResult { lease: lease.lease, result, dir };

@@ -15,10 +15,10 @@ pub trait Transport: Send + Sync {
     fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, TransportError>;
 
     /// Downloads a blob to a file that does not exist, and verifies it.
-    fn download(&self, digest: Digest, size: u64, to: &Path) -> Result<(), TransportError>;
+    fn download(&self, digest: Digest, to: &Path) -> Result<(), TransportError>;
 
     /// Uploads a file as a blob.
-    fn upload(&self, digest: Digest, size: u64, from: &Path) -> Result<(), TransportError>;
+    fn upload(&self, digest: Digest, from: &Path) -> Result<(), TransportError>;
 }
 
 /// Why a request failed.

@@ -27,8 +27,8 @@ pub struct HeldResult {
     pub dir: PathBuf,
 }
 
-/// The size and path of each blob.
-type BlobFiles = BTreeMap<Digest, (u64, PathBuf)>;
+/// The path of each blob.
+type BlobFiles = BTreeMap<Digest, PathBuf>;
 
 /// Between two questions about a result that is being accepted.
 const PENDING_PAUSE: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ impl HeldResult {
         let mut add = |name: &str| {
             let path = self.dir.join(name);
             let (digest, size) = digest_of(&path)?;
-            blobs.insert(digest, (size, path));
+            blobs.insert(digest, path);
             Ok::<_, io::Error>((digest, size))
         };
         let mut packages = Vec::new();
@@ -148,8 +148,8 @@ impl Uploads {
         let mut missing: Vec<Digest> = self.missing(blobs.keys().copied().collect());
         loop {
             for digest in missing.drain(..) {
-                if let Some((size, path)) = blobs.get(&digest) {
-                    self.repeat(|| self.session.transport().upload(digest, *size, path))?;
+                if let Some(path) = blobs.get(&digest) {
+                    self.repeat(|| self.session.transport().upload(digest, path))?;
                 }
             }
             let request = |connection| ClientRequest::Result(Box::new(ResultReport { connection, ..report.clone() }));

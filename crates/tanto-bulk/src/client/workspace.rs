@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use tanto_cas::BlobInfo;
 use tanto_protocol::{Digest, Lease, PackageBlob, RefusalCode};
 
 use super::session::ClientSession;
@@ -30,6 +31,8 @@ struct State {
     /// Packages that running attempts use: digests, and the number of attempts.
     used: BTreeMap<String, (Digest, usize)>,
     downloading: HashSet<Digest>,
+    /// Files of `blobs` whose content this process has verified.
+    verified: HashSet<Digest>,
 }
 
 impl Workspace {
@@ -96,29 +99,42 @@ impl Workspace {
         }
     }
 
-    /// Downloads a package, unless it is there or another thread does. Returns its path.
+    /// Downloads a package, unless it is there or another thread does. Returns its path. The name of a file that an earlier
+    /// process left proves nothing: its content is verified once.
     fn download(&self, session: &ClientSession, package: &PackageBlob) -> Result<PathBuf, TransportError> {
         let blob = self.blobs.join(package.digest.to_string());
         let mut state = self.lock();
         while state.downloading.contains(&package.digest) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if blob.exists() {
+        if state.verified.contains(&package.digest) {
             return Ok(blob);
         }
         state.downloading.insert(package.digest);
         drop(state);
-        let part = blob.with_extension("part");
-        let downloaded = repeat(session, || session.transport().download(package.digest, package.size, &part))
-            .and_then(|()| fs::rename(&part, &blob).map_err(|error| TransportError::Failed(error.to_string())));
-        self.lock().downloading.remove(&package.digest);
+        let obtained = obtain(session, package, &blob);
+        let mut state = self.lock();
+        state.downloading.remove(&package.digest);
+        if obtained.is_ok() {
+            state.verified.insert(package.digest);
+        }
         self.changed.notify_all();
-        downloaded.map(|()| blob)
+        obtained.map(|()| blob)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Makes sure that a file has the content of a package.
+fn obtain(session: &ClientSession, package: &PackageBlob, blob: &Path) -> Result<(), TransportError> {
+    if BlobInfo::of_file(blob).is_ok_and(|it| it.digest.0 == package.digest.0) {
+        return Ok(());
+    }
+    let part = blob.with_extension("part");
+    repeat(session, || session.transport().download(package.digest, &part))?;
+    fs::rename(&part, blob).map_err(|error| TransportError::Failed(format!("{}: {error}", blob.display())))
 }
 
 /// Makes `to` the same file as `from`.
@@ -158,5 +174,92 @@ pub(super) fn repeat(
             return Err(error);
         }
         session.sleep(backoff.next(session.salt()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use tanto_protocol::{AttemptSpec, ClientAnswer, ClientRequest, Hello, InstanceId, LeaseId};
+    use tanto_testing::Scratch;
+
+    use crate::client::transport::Transport;
+
+    const CONTENT: &str = "the package";
+
+    /// Every blob has the same content.
+    #[derive(Default)]
+    struct OneBlob {
+        downloads: AtomicUsize,
+    }
+
+    impl Transport for OneBlob {
+        fn request(&self, _: ClientRequest) -> Result<ClientAnswer, TransportError> {
+            Err(TransportError::Failed("it only has blobs".into()))
+        }
+
+        fn missing(&self, _: &[Digest]) -> Result<Vec<Digest>, TransportError> {
+            Ok(Vec::new())
+        }
+
+        fn download(&self, _: Digest, to: &Path) -> Result<(), TransportError> {
+            self.downloads.fetch_add(1, Ordering::Relaxed);
+            fs::write(to, CONTENT).map_err(|error| TransportError::Failed(error.to_string()))
+        }
+
+        fn upload(&self, _: Digest, _: &Path) -> Result<(), TransportError> {
+            Ok(())
+        }
+    }
+
+    fn session(transport: Arc<OneBlob>) -> ClientSession {
+        let hello = Hello {
+            version: "1".into(),
+            name: "a".into(),
+            instance: InstanceId([0; 16]),
+            replace: false,
+            slots: 1,
+            cpus: 1,
+            memory_kib: 1,
+            disk_kib: 1,
+            environment: Default::default(),
+            labels: Vec::new(),
+            root: false,
+            running: Vec::new(),
+            held: Vec::new(),
+        };
+        ClientSession::new(transport, hello, [], Box::new(|| (1, 1)))
+    }
+
+    fn lease() -> Lease {
+        let digest = Digest(tanto_cas::Digest::of(CONTENT.as_bytes()).0);
+        let package = PackageBlob { name: "a-1".into(), digest, size: CONTENT.len() as u64 };
+        let spec = AttemptSpec::default();
+        Lease { lease: LeaseId([1; 16]), spec, tree: None, packages: vec![package], features: Vec::new() }
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_process_is_used_only_if_its_content_is_right() {
+        let (place, lease) = (Scratch::new("client-workspace"), lease());
+        let blob = format!("blobs/{}", lease.packages[0].digest);
+        let provide = || {
+            let transport = Arc::new(OneBlob::default());
+            let workspace = Workspace::open(&place.at("packages"), ".tgz", &place.at("blobs")).unwrap();
+            let session = session(Arc::clone(&transport));
+            for _ in 0..2 {
+                workspace.provide(&session, &lease).unwrap();
+                workspace.release(&lease.packages);
+            }
+            assert_eq!(fs::read_to_string(place.at("packages/All/a-1.tgz")).unwrap(), CONTENT);
+            transport.downloads.load(Ordering::Relaxed)
+        };
+        assert_eq!(provide(), 1, "it was not there");
+        assert_eq!(provide(), 0, "it was there");
+        fs::remove_file(place.at(&blob)).unwrap();
+        place.write(&blob, "the pickage");
+        assert_eq!(provide(), 1, "it has the size and the name, but not the content");
     }
 }

@@ -3,7 +3,7 @@
 
 pub mod prepare;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -43,6 +43,8 @@ pub struct Farm {
     pub tree: PathBuf,
     /// Package files as blobs, by PKGNAME.
     pub packages: HashMap<String, PackageBlob>,
+    /// Packages whose directories have changed since the manifest was made: clients have the old ones.
+    changed: HashSet<PackageId>,
     /// Results that are being accepted.
     reports: HashMap<LeaseId, Box<ResultReport>>,
     /// Digests of packages that clients have built and that are being installed.
@@ -73,6 +75,7 @@ impl Farm {
             blobs,
             tree,
             packages,
+            changed: HashSet::new(),
             reports: HashMap::new(),
             reported: HashMap::new(),
             settling: Vec::new(),
@@ -122,7 +125,23 @@ impl Coordinator<'_> {
         for effect in self.dispatch.take_effects() {
             self.apply_effect(effect, view);
         }
+        // A coordinator that begins anew knows no leases, so that none is kept.
+        drop(self.dispatch.take_records());
         self.send_leases(now_ms);
+    }
+
+    /// Builds packages on this machine only, because their directories may have changed.
+    pub(super) fn build_here(&mut self, packages: &[PackageId]) {
+        if let Some(farm) = &mut self.farm {
+            farm.changed.extend(packages);
+        }
+    }
+
+    /// Forgets the file of a package that is built again.
+    pub(super) fn withdraw_blob(&mut self, package: PackageId) {
+        if let Some(farm) = &mut self.farm {
+            farm.packages.remove(&self.plan.package(package).name);
+        }
     }
 
     /// Settles a lease when its result is durable.
@@ -376,7 +395,8 @@ impl Coordinator<'_> {
     fn start_on_client(&mut self, job: JobId, here: bool, schedule: &mut Schedule) -> Option<JobInfo> {
         let JobId(package) = job;
         let now_ms = self.clock.now_ms();
-        if self.dispatch.current(package).is_some() {
+        let is_changed = self.farm.as_ref().is_some_and(|farm| farm.changed.contains(&package));
+        if is_changed || self.dispatch.current(package).is_some() {
             return None;
         }
         let why = self.plan.build_reason(package)?;

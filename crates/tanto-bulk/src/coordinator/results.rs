@@ -42,6 +42,7 @@ impl Coordinator<'_> {
     pub(super) fn begin_attempt(&mut self, package: PackageId, failures: u32, client: ClientIndex) -> AttemptSpec {
         let now_ms = self.clock.now_ms();
         let attempt = self.plan.next_attempt(package);
+        self.withdraw_blob(package);
         if attempt == 1 {
             // These are of an earlier run.
             self.remove_logs(package);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tanto_cas::manifest::{Manifest, ManifestError, ManifestLimits, TreeMode};
 use tanto_cas::store::{Durability, StoreError, StoreLimits};
 use tanto_cas::tree::{DigestCache, ScanOptions, TreeError, scan, sync};
-use tanto_cas::{Digest as BlobDigest, Store};
+use tanto_cas::{BlobInfo, Digest as BlobDigest, Store};
 use tanto_protocol::Digest;
 use tanto_sys::fs::dir_tree;
 
@@ -63,8 +63,11 @@ pub fn persist<T>(request: impl Fn() -> Result<T, ClientError>) -> Result<T, Cli
     }
 }
 
-/// Downloads a blob to a file. Returns its size.
+/// Downloads a blob to a file, unless the file has its content. Returns its size.
 pub fn fetch_file(connection: &Connection, digest: &Digest, path: &Path) -> Result<u64, ProvisionError> {
+    if let Some(known) = BlobInfo::of_file(path).ok().filter(|it| it.digest.0 == digest.0) {
+        return Ok(known.size);
+    }
     let part = path.with_extension("part");
     let size = match persist(|| connection.get(digest, &part)) {
         // A part of another blob was there.

@@ -14,7 +14,7 @@ use tanto_bulk::client::transport::{Transport, TransportError};
 use tanto_bulk::config::{ClientFiles, Config, NO_SANDBOX};
 use tanto_bulk::coordinator::{prepare, state_dir};
 use tanto_bulk::error::BulkError;
-use tanto_bulk::machine_environment::machine_environment;
+use tanto_bulk::machine_environment::build_environment;
 use tanto_exec::command_output::CommandOutput;
 use tanto_exec::resource_sampler;
 use tanto_exec::run::BuildOutcome;
@@ -67,7 +67,7 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
     if let Some(location) = any_location(Path::new(config.tree_dir())) {
         settings.check_unprivileged(&location);
     }
-    let hello = hello(args, &member, &config, &settings, slots)?;
+    let hello = hello(args, &member, &provided.description, (&config, &settings), slots)?;
     println!("{}", provided.line(&join, &hello));
     let transport = Http(Connection::new(&join, &member.token).map_err(invalid)?);
     let runner = runner_options(&config, &settings);
@@ -174,8 +174,8 @@ fn megabytes(bytes: u64) -> String {
 fn hello(
     args: &ClientArgs,
     member: &JoinAnswer,
-    config: &Config,
-    settings: &BuildSettings,
+    description: &BuildDescription,
+    (config, settings): (&Config, &BuildSettings),
     slots: u32,
 ) -> Result<Hello, BulkError> {
     let mut instance = InstanceId([0; 16]);
@@ -190,7 +190,7 @@ fn hello(
         cpus: u32::try_from(cpu::count()).unwrap_or(u32::MAX),
         memory_kib: MachineInfo::query().memory_kib,
         disk_kib: page_cache::free_kib(Path::new(&config.state)).unwrap_or(0),
-        environment: machine_environment(config),
+        environment: build_environment(config, description),
         labels: args.labels.clone(),
         root: user::effective() == 0 && !settings.one_user,
         running: Vec::new(),
@@ -233,7 +233,7 @@ impl Transport for Http {
         self.0.missing(digests).map_err(transport_error)
     }
 
-    fn download(&self, digest: Digest, _: u64, to: &Path) -> Result<(), TransportError> {
+    fn download(&self, digest: Digest, to: &Path) -> Result<(), TransportError> {
         let get = || self.0.get(&digest, to).map(drop);
         match get() {
             // The server may have noticed its own damage.
@@ -243,7 +243,7 @@ impl Transport for Http {
         .map_err(transport_error)
     }
 
-    fn upload(&self, digest: Digest, _: u64, from: &Path) -> Result<(), TransportError> {
+    fn upload(&self, digest: Digest, from: &Path) -> Result<(), TransportError> {
         self.0.put(&digest, from).map_err(transport_error)
     }
 }

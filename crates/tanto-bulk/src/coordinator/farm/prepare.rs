@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use tanto_cas::store::{Durability, StoreLimits};
 use tanto_cas::tree::{DigestCache, ScanOptions, scan};
 use tanto_cas::{BlobInfo, Manifest, Store};
-use tanto_protocol::{BuildDescription, Digest, PackageBlob};
+use tanto_protocol::{BuildDescription, Digest, Environment, PackageBlob};
 
 use super::Farm;
 use crate::config::Config;
 use crate::coordinator::plan::Plan;
 use crate::error::BulkError;
-use crate::machine_environment::machine_environment;
+use crate::machine_environment::build_environment;
 use crate::package::ALL;
 
 /// Prepares the farm of a build, if its configuration has `listen`.
@@ -28,15 +28,16 @@ pub fn prepare(config: &Config, run: i64, plan: &Plan) -> Result<Option<Farm>, B
     let store = Store::open(&blobs, StoreLimits::default()).map_err(|error| failed(&blobs, &error))?;
     let tree = PathBuf::from(&config.pkgsrc);
     let manifest = scanned(config, &tree, "tree-digests")?;
-    let description = BuildDescription {
+    let mut description = BuildDescription {
         build: config.build_name.clone(),
         run,
-        environment: machine_environment(config),
+        environment: Environment::new(),
         settings: config.shared(),
         tree: Some(put(&store, &tree, &manifest.text())?),
         kit: file_blob(&store, Path::new(&config.bootstrapkit))?,
         makeconf: config.makeconf().map_or(Ok(None), |path| file_blob(&store, &path))?,
     };
+    description.environment = build_environment(config, &description);
     let packages = package_blobs(config, plan)?;
     Ok(Some(Farm::new(description, store, tree, packages)))
 }
