@@ -122,20 +122,15 @@ impl Dispatch {
             last => {
                 let last = last.replace(Poll::new(now, longest_ms, request, relayed));
                 it.free = free;
-                self.end_poll(now, last);
+                self.end_poll(last);
             }
         }
         Ok(())
     }
 
-    /// The client knows the answer of its last work request, since it has made another.
-    fn end_poll(&mut self, now: i64, last: Option<Poll>) {
+    /// Ends a work request after which another was made. That confirms no lease: the answer may be lost.
+    fn end_poll(&mut self, last: Option<Poll>) {
         let Some(poll) = last else { return };
-        for lease in poll.answer.iter().flat_map(|answer| &answer.leases) {
-            if matches!(self.leases[&lease.lease].state, LeaseState::Offered { .. }) {
-                self.confirm(now, lease.lease);
-            }
-        }
         // Leases of an answer that was never sent are offered to nobody.
         if poll.answer.is_none() {
             poll.leases.iter().for_each(|lease| self.return_offer(lease.lease));

@@ -63,7 +63,7 @@ fn repeated_request_gets_the_same_answer() {
     assert_eq!(dispatch.take_answers(20_000, "")[0].1, answers[0].1);
     assert!(matches!(state(&dispatch, 1), LeaseState::Offered { .. }));
     dispatch.work(20_001, &token("a"), &work(1, 2, 0), 103).unwrap();
-    assert_eq!(state(&dispatch, 1), LeaseState::Running, "the next number confirms the answer");
+    assert!(matches!(state(&dispatch, 1), LeaseState::Offered { .. }), "the answer may be lost");
     assert_eq!(dispatch.next_deadline().map(|at| at <= 40_001), Some(true));
     let answer = &dispatch.take_answers(40_001, "nothing is ready")[0];
     assert_eq!((answer.0, &*answer.1.as_ref().unwrap().reason), (103, "nothing is ready"));
@@ -251,7 +251,8 @@ fn fourth_loss_fails_a_package() {
         dispatch.work(0, &token("a"), &work(round, 1, 1), round).unwrap();
         assert_eq!((start(&mut dispatch, 0, 7, round), dispatch.is_restricted(7)), (Some(0), round == 4));
         dispatch.take_answers(0, "");
-        dispatch.work(0, &token("a"), &work(round, 2, 0), round).unwrap();
+        let progress = LeaseProgress::new(lease_id(round));
+        dispatch.heartbeat(0, &token("a"), &heartbeat(round, 1, vec![progress])).unwrap();
         say_hello(&mut dispatch, &Hello { replace: true, ..hello("a", round + 10, &[]) }, round + 10).unwrap();
         ends(&mut dispatch)
     });
