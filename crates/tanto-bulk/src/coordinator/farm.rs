@@ -15,6 +15,7 @@ use tanto_exec::job::report::JobSample;
 use tanto_exec::job::{Capture, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
 use tanto_exec::runner::Wakeup;
 use tanto_exec::schedule::Schedule;
+use tanto_exec::text::table::Table;
 use tanto_exec::text::units;
 use tanto_protocol::{
     AttemptOutcome, AttemptResult, BuildDescription, ClientAnswer, ClientRequest, Digest, Lease, LeaseId,
@@ -461,8 +462,8 @@ impl Coordinator<'_> {
 
     /// The clients and their state, for the user.
     pub(super) fn clients_table(&self) -> String {
-        let mut text =
-            format!("{:16} {:>7} {:>12} {:>9} {:>6}  STATUS\n", "NAME", "SLOTS", "MEMORY FREE", "PACKAGES", "SPEED");
+        let mut table = Table::new(&[1, 2, 3, 4]);
+        table.row([b"NAME", b"SLOTS", b"MEMORY FREE", b"PACKAGES", b"SPEED", b"STATUS"]);
         for client in self.dispatch.clients() {
             let status = match () {
                 () if !client.is_live() => "lost",
@@ -470,17 +471,16 @@ impl Coordinator<'_> {
                 () if client.draining => "draining",
                 () => "",
             };
-            let line = format!(
-                "{:16} {:>7} {:>12} {:>9} {:>6.2}  {status}",
-                client.name,
+            let numbers = [
                 format!("{}/{}", client.leases(), client.slots),
                 units::memory(client.free.memory_kib),
-                client.built,
-                client.speed() as f64 / 1000.0,
-            );
-            text += &format!("{}\n", line.trim_end());
+                client.built.to_string(),
+                format!("{:.2}", client.speed() as f64 / 1000.0),
+            ];
+            let [slots, memory, built, speed] = numbers.each_ref().map(String::as_bytes);
+            table.row([client.name.as_bytes(), slots, memory, built, speed, status.as_bytes()]);
         }
-        text
+        String::from_utf8_lossy(&table.text()).into_owned()
     }
 }
 

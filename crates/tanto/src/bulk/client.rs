@@ -18,6 +18,7 @@ use tanto_bulk::machine_environment::build_environment;
 use tanto_exec::command_output::CommandOutput;
 use tanto_exec::resource_sampler;
 use tanto_exec::run::BuildOutcome;
+use tanto_exec::text::units::ByteSize;
 use tanto_protocol::{BuildDescription, ClientAnswer, ClientRequest, Digest, Hello, InstanceId, JoinAnswer, JoinFile};
 use tanto_serve::client::provision::{self, FetchedTree, persist};
 use tanto_serve::client::{self, ClientError, Connection, membership};
@@ -156,19 +157,15 @@ impl Provided {
     fn line(&self, join: &JoinFile, hello: &Hello) -> String {
         let FetchedTree { fetched, bytes, files } = self.tree;
         let (slots, s) = (hello.slots, if hello.slots == 1 { "" } else { "s" });
-        let free = hello.disk_kib >> 20;
+        let free = ByteSize(hello.disk_kib << 10);
         let mut line =
-            format!("{}: joined {} (build {}): {slots} slot{s}, {free} GiB free", hello.name, join.url, join.build);
-        line += &format!("; fetched tree ({fetched} of {files} files, {})", megabytes(bytes));
+            format!("{}: joined {} (build {}): {slots} slot{s}, {free} free", hello.name, join.url, join.build);
+        line += &format!("; fetched tree ({fetched} of {files} files, {})", ByteSize(bytes));
         if let Some(bytes) = self.kit_bytes {
-            line += &format!(" and kit ({})", megabytes(bytes));
+            line += &format!(" and kit ({})", ByteSize(bytes));
         }
         line
     }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", bytes.div_ceil(1_000_000))
 }
 
 fn hello(

@@ -1,9 +1,9 @@
 //! `tanto bulk token`.
 
-use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use tanto_bulk::error::BulkError;
+use tanto_exec::text::table::Table;
 use tanto_protocol::{JoinFile, Roles};
 use tanto_serve::server_dir;
 use tanto_serve::tokens::{self, NewSecret, TokenInfo, TokenKind};
@@ -75,19 +75,10 @@ fn row(token: &TokenInfo, now: SystemTime) -> [String; 5] {
     [token.name.clone(), token.roles.to_string(), kind, expires, token.id.clone()]
 }
 
-/// Aligns columns.
 fn table(rows: &[[String; 5]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..4).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(text, "{cell:width$}  ");
-        }
-        text += &row[4];
-        text.push('\n');
-    }
-    text
+    let mut table = Table::new(&[]);
+    rows.iter().for_each(|row| table.row(row.each_ref().map(String::as_bytes)));
+    String::from_utf8_lossy(&table.text()).into_owned()
 }
 
 fn revoke(args: &TokenRevokeArgs) -> Result<String, BulkError> {
