@@ -2,6 +2,7 @@
 //! No I/O.
 
 mod attempt;
+mod backoff;
 mod body;
 mod client;
 mod ids;
@@ -13,6 +14,7 @@ mod token;
 pub use self::attempt::{
     AttemptOutcome, AttemptResult, AttemptSpec, BuiltPackage, MAX_PACKAGES, StageResult, StageWaits,
 };
+pub use self::backoff::Backoff;
 pub use self::client::{
     BuildDescription, Bye, ClientAnswer, ClientRequest, Environment, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer,
     Lease, LeaseAction, LeaseInstruction, LeaseProgress, LogBlob, MAX_LEASES, PackageBlob, Refusal, RefusalCode,

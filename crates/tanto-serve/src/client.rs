@@ -1,6 +1,5 @@
 //! A client's connection to a server. All calls block, and one connection serves several threads.
 
-mod backoff;
 mod blobs;
 mod error;
 pub mod membership;
@@ -16,9 +15,7 @@ use tanto_protocol::{
 };
 
 use self::transport::Transport;
-use crate::secret;
 
-pub use self::backoff::Backoff;
 pub use self::blobs::MAX_DIGESTS;
 pub use self::error::ClientError;
 
@@ -27,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Returns a random key, the secret part of a new token. A client stores it before it joins.
 pub fn random_key() -> std::io::Result<Digest> {
-    secret::random().map(Digest)
+    tanto_sys::random::bytes().map(Digest)
 }
 
 /// Exchanges the secret of a join file for a token. A repeat with the same key gets the same token.

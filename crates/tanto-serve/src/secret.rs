@@ -7,14 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 use tanto_protocol::Digest;
-
-/// Fills an array with random bytes.
-pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let source = rustls::crypto::ring::default_provider().secure_random;
-    source.fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
-    Ok(bytes)
-}
+use tanto_sys::random;
 
 /// A public identifier and a secret key, sent as `IDENTIFIER.KEY`.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,12 +20,12 @@ impl Secret {
     const ID_DIGITS: usize = 12;
 
     pub(crate) fn new() -> io::Result<Secret> {
-        Secret::with_key(Digest(random()?))
+        Secret::with_key(Digest(random::bytes()?))
     }
 
     /// A new identifier with a key that the client chose.
     pub(crate) fn with_key(key: Digest) -> io::Result<Secret> {
-        let id = random::<{ Secret::ID_DIGITS / 2 }>()?;
+        let id = random::bytes::<{ Secret::ID_DIGITS / 2 }>()?;
         Ok(Secret { id: id.iter().map(|byte| format!("{byte:02x}")).collect(), key })
     }
 

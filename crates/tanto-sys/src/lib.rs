@@ -13,6 +13,7 @@ pub mod ipc;
 pub mod machine;
 pub mod memory;
 pub mod process;
+pub mod random;
 pub mod signals;
 pub mod terminal;
 pub mod threads;

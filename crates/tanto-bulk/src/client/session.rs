@@ -7,11 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tanto_protocol::{
-    Bye, ClientAnswer, ClientRequest, ConnectionId, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer, LeaseId,
+    Backoff, Bye, ClientAnswer, ClientRequest, ConnectionId, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer, LeaseId,
     LeaseProgress, RefusalCode, StageResult,
 };
 
-use super::transport::{Backoff, Transport, TransportError};
+use tanto_sys::random;
+
+use super::transport::{Transport, TransportError};
 
 /// Memory and disk space that are free, in KiB.
 pub type FreeResources = (u64, u64);
@@ -117,7 +119,7 @@ impl ClientSession {
                 Err(TransportError::Failed(why)) => return Err(TransportError::Failed(why)),
                 Err(_) => {}
             }
-            self.sleep(backoff.next(self.salt()));
+            self.sleep(next_delay(&mut backoff));
         }
         Ok(None)
     }
@@ -238,14 +240,14 @@ impl ClientSession {
         }
     }
 
-    /// Differs between clients.
-    pub fn salt(&self) -> u64 {
-        self.hello.instance.0.iter().fold(0, |salt, &byte| salt << 8 ^ salt >> 56 ^ u64::from(byte))
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the next delay; the longest one without random numbers.
+pub(super) fn next_delay(backoff: &mut Backoff) -> Duration {
+    backoff.delay(random::bytes().map_or(u16::MAX, u16::from_le_bytes))
 }
 
 /// Whether the same request may be accepted later.

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use tanto_protocol::{
-    AttemptOutcome, AttemptResult, ClientAnswer, ClientRequest, Digest, HeartbeatAnswer, Lease, RefusalCode,
+    AttemptOutcome, AttemptResult, Backoff, ClientAnswer, ClientRequest, Digest, HeartbeatAnswer, Lease, RefusalCode,
     WorkRequest,
 };
 
-use super::session::{ClientSession, unexpected};
-use super::transport::{Backoff, TransportError};
+use super::session::{ClientSession, next_delay, unexpected};
+use super::transport::TransportError;
 use super::uploads::{HeldResult, Uploads};
 use super::workspace::Workspace;
 use crate::error::BulkError;
@@ -237,7 +237,7 @@ pub fn start_heartbeats(session: Arc<ClientSession>, to_loop: ToLoop) -> Result<
                     session.connect().map_or(Duration::ZERO, |it| Duration::from_millis(it.heartbeat_ms))
                 }
                 Err(TransportError::Refused(refusal)) if refusal.code == RefusalCode::Connection => Duration::ZERO,
-                Err(_) => backoff.next(session.salt()),
+                Err(_) => next_delay(&mut backoff),
             };
             session.sleep(pause);
         }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tanto_cas::BlobInfo;
-use tanto_protocol::{Digest, Lease, PackageBlob, RefusalCode};
+use tanto_protocol::{Backoff, Digest, Lease, PackageBlob, RefusalCode};
 
-use super::session::ClientSession;
-use super::transport::{Backoff, TransportError};
+use super::session::{ClientSession, next_delay};
+use super::transport::TransportError;
 use crate::package::ALL;
 
 /// See the module. Shared by the threads of all slots.
@@ -173,7 +173,7 @@ pub(super) fn repeat(
         if !is_temporary || session.is_stopping() {
             return Err(error);
         }
-        session.sleep(backoff.next(session.salt()));
+        session.sleep(next_delay(&mut backoff));
     }
 }
 

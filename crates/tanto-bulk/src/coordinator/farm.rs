@@ -5,7 +5,7 @@ pub mod prepare;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::PathBuf;
 
 use tanto_cas::Store;
@@ -22,6 +22,8 @@ use tanto_protocol::{
     LeaseProgress, PackageBlob, ProvidedFile, Refusal, RefusalCode, ResultAnswer, ResultReport, ToCoordinator,
     ToServer, TokenIdentity,
 };
+
+use tanto_sys::random;
 
 use super::control_socket::LinkEvent;
 use super::dispatch::lease::{Cause, LeaseTerms};
@@ -228,7 +230,7 @@ impl Coordinator<'_> {
         let farm = self.farm.as_mut()?;
         let answer = match request {
             ClientRequest::Describe => Ok(ClientAnswer::Describe(farm.description.clone())),
-            ClientRequest::Hello(hello) => match random() {
+            ClientRequest::Hello(hello) => match random::bytes() {
                 Ok(id) => {
                     let (own, id) = (&farm.description.environment, tanto_protocol::ConnectionId(id));
                     self.dispatch.hello(now_ms, token, &hello, own, id).map(ClientAnswer::Hello)
@@ -417,7 +419,7 @@ impl Coordinator<'_> {
             elsewhere: !here,
         };
         let Some(ClientIndex::Remote(client)) = self.dispatch.choose(now_ms, &needs) else { return None };
-        let lease = LeaseId(random().ok()?);
+        let lease = LeaseId(random::bytes().ok()?);
         let info = self.job_info(package);
         self.record_reason(package, why);
         schedule.take_elsewhere(job);
@@ -486,11 +488,6 @@ impl Coordinator<'_> {
 
 fn unavailable() -> Refusal {
     Refusal { code: RefusalCode::Unavailable, message: "no random numbers are available".into() }
-}
-
-fn random() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes).map(|()| bytes)
 }
 
 /// Whether a client may name a log so: not like the package, nor like a file of the coordinator.

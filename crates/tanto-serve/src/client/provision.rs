@@ -10,10 +10,11 @@ use tanto_cas::manifest::{Manifest, ManifestError, ManifestLimits, TreeMode};
 use tanto_cas::store::{Durability, StoreError, StoreLimits};
 use tanto_cas::tree::{DigestCache, ScanOptions, TreeError, scan, sync};
 use tanto_cas::{BlobInfo, Digest as BlobDigest, Store};
-use tanto_protocol::Digest;
+use tanto_protocol::{Backoff, Digest};
 use tanto_sys::fs::dir_tree;
+use tanto_sys::random;
 
-use super::{Backoff, ClientError, Connection, MAX_DIGESTS};
+use super::{ClientError, Connection, MAX_DIGESTS};
 
 /// How long requests are repeated while the server cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -50,11 +51,12 @@ pub struct FetchedTree {
 
 /// Repeats a request while it may succeed later.
 pub fn persist<T>(request: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
-    let (mut backoff, mut waited) = (Backoff::new(), Duration::ZERO);
+    let (mut backoff, mut waited) = (Backoff::default(), Duration::ZERO);
     loop {
         match request() {
             Err(error) if error.is_transient() && waited < PATIENCE => {
-                let delay = backoff.delay();
+                // Without random numbers, the delay is the longest.
+                let delay = backoff.delay(random::bytes().map_or(u16::MAX, u16::from_le_bytes));
                 waited += delay;
                 thread::sleep(delay);
             }
