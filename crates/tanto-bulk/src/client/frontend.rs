@@ -70,15 +70,24 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_OUTPUT: usize = 8 << 10;
 
 impl ClientFrontend<'_> {
-    fn receive(&mut self, message: Incoming, schedule: &mut Schedule, runner: &mut dyn Runner<Task, AttemptEvent>) {
+    fn receive(
+        &mut self,
+        message: Incoming,
+        schedule: &mut Schedule,
+        runner: &mut dyn Runner<Task, AttemptEvent>,
+        view: &mut dyn View,
+    ) {
         match message {
-            Incoming::Lease(slot, lease) => self.add(slot, lease, schedule),
+            Incoming::Lease(slot, lease) => {
+                let job = self.add(slot, lease, schedule);
+                view.event(Event::Planned { job, expected_ms: None });
+            }
             Incoming::Instructions(answer) => self.follow_instructions(answer, runner),
             Incoming::Refused(why) => self.state = ClientState::Refused(why),
         }
     }
 
-    fn add(&mut self, slot: usize, mut lease: Box<Lease>, schedule: &mut Schedule) {
+    fn add(&mut self, slot: usize, mut lease: Box<Lease>, schedule: &mut Schedule) -> JobId {
         self.jobs += 1;
         // Attempts of several runs of the coordinator may have the same number, but not the same directory.
         lease.spec.attempt = self.first_attempt.saturating_add(self.jobs);
@@ -86,6 +95,7 @@ impl ClientFrontend<'_> {
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
         self.attempts.insert(job, ActiveLease { slot, lease, result: None, is_superseded: false });
         schedule.enqueue_if_ready(job);
+        job
     }
 
     fn follow_instructions(&mut self, answer: HeartbeatAnswer, runner: &mut dyn Runner<Task, AttemptEvent>) {
@@ -215,12 +225,12 @@ impl Frontend<Task, AttemptEvent> for ClientFrontend<'_> {
         &mut self,
         schedule: &mut Schedule,
         runner: &mut dyn Runner<Task, AttemptEvent>,
-        _: &mut dyn View,
+        view: &mut dyn View,
     ) -> Result<(), Fatal> {
         let mut wakeups = [0; 256];
         while (&self.woken).read(&mut wakeups).is_ok_and(|length| length > 0) {}
         while let Ok(message) = self.incoming.try_recv() {
-            self.receive(message, schedule, runner);
+            self.receive(message, schedule, runner, view);
         }
         Ok(())
     }

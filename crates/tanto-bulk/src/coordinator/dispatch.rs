@@ -122,6 +122,11 @@ impl Dispatch {
         &self.clients
     }
 
+    /// Returns the number of attempts that may be running on a client.
+    pub fn active_leases(&self, client: &RemoteClient) -> usize {
+        client.leases.iter().filter(|&id| self.leases[id].state.is_active()).count()
+    }
+
     /// Returns the name in the database and in messages.
     pub fn name(&self, client: ClientIndex) -> String {
         match client {

@@ -474,7 +474,7 @@ impl Coordinator<'_> {
                 () => "",
             };
             let numbers = [
-                format!("{}/{}", client.leases(), client.slots),
+                format!("{}/{}", self.dispatch.active_leases(client), client.slots),
                 units::memory(client.free.memory_kib),
                 client.built.to_string(),
                 format!("{:.2}", client.speed() as f64 / 1000.0),

@@ -46,8 +46,9 @@ impl Coordinator<'_> {
         let _ = writeln!(text, "{left} left; the longest chain takes {}", span(longest_chain_ms));
         let mut running: Vec<PackageId> = self.running.keys().copied().collect();
         running.sort_unstable_by_key(|package| (self.running[package].began_ms, *package));
+        let width = running.iter().map(|&package| self.client_name(package).len()).max().unwrap_or(0);
         for package in running {
-            self.running_line(&mut text, package, schedule);
+            self.running_line(&mut text, package, width, schedule);
         }
         if let Some(reason) = schedule.throttle_reason() {
             let waiting = reason.job().map(|job| format!("{} ", self.plan.package(job.0).name)).unwrap_or_default();
@@ -65,7 +66,12 @@ impl Coordinator<'_> {
         text
     }
 
-    fn running_line(&self, text: &mut String, package: PackageId, schedule: &Schedule) {
+    fn client_name(&self, package: PackageId) -> String {
+        self.dispatch.name(self.current(package).client)
+    }
+
+    /// `width`: that of the column of clients.
+    fn running_line(&self, text: &mut String, package: PackageId, width: usize, schedule: &Schedule) {
         let running = &self.running[&package];
         let now_ms = self.clock.now_ms();
         let ms = |since: i64| (now_ms - since).max(0);
@@ -74,10 +80,10 @@ impl Coordinator<'_> {
             ms => format!(" of {}", span(ms.into())),
         };
         let name = &self.plan.package(package).name;
-        let client = self.dispatch.name(self.current(package).client);
+        let client = self.client_name(package);
         let (stage, stage_for, all) =
             (running.stage.name(), span(ms(running.stage_began_ms)), span(ms(running.began_ms)));
-        let _ = writeln!(text, "  {client:8} {name:32} {stage:12} {stage_for:>8} {all:>8}{expected}");
+        let _ = writeln!(text, "  {client:width$}  {name:32} {stage:12} {stage_for:>8} {all:>8}{expected}");
     }
 }
 

@@ -124,11 +124,6 @@ impl RemoteClient {
         self.health.is_disabled()
     }
 
-    /// The number of leases that have not ended.
-    pub fn leases(&self) -> usize {
-        self.leases.len()
-    }
-
     pub(super) fn poll(&mut self) -> Option<&mut Poll> {
         self.connection.as_mut()?.poll.as_mut()
     }
