@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub struct Coordinator {
     received: Mutex<Receiver<ToCoordinator>>,
     stream: Arc<Mutex<Option<UnixStream>>>,
     path: std::path::PathBuf,
+    ended_links: Arc<AtomicUsize>,
 }
 
 impl Coordinator {
@@ -27,16 +29,23 @@ impl Coordinator {
         let listener = UnixListener::bind(&path).unwrap();
         let (sender, received) = channel();
         let stream = Arc::new(Mutex::new(None));
-        let (slot, build) = (stream.clone(), build.to_owned());
+        let ended_links = Arc::new(AtomicUsize::new(0));
+        let (slot, build, ended) = (stream.clone(), build.to_owned(), Arc::clone(&ended_links));
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 let connection = connection.unwrap();
                 *slot.lock().unwrap() = Some(connection.try_clone().unwrap());
                 // It ends when either side closes.
                 let _ = answer_link(connection, &build, &sender);
+                ended.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Coordinator { received: Mutex::new(received), stream, path }
+        Coordinator { received: Mutex::new(received), stream, path, ended_links }
+    }
+
+    /// The number of links that were made and have ended.
+    pub fn ended_links(&self) -> usize {
+        self.ended_links.load(Ordering::Relaxed)
     }
 
     /// The next message that is received.

@@ -108,9 +108,8 @@ fn the_coordinator_of_another_build_is_not_used() {
     site.coordinator.end();
     until("the link is down", || client.describe().is_err());
     let other = Coordinator::start(&site.dir.at("state"), "other");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    until("the server has left it", || other.ended_links() > 0);
     assert_eq!(client.describe().unwrap_err().refusal(), Some(RefusalCode::Unavailable));
-    drop(other);
 }
 
 #[test]
