@@ -100,7 +100,7 @@ class Tree:
         end = time.monotonic() + LONG
         while time.monotonic() < end:
             output = self.clang("status")
-            if output.startswith(f"{count} checkpoints") and "yet to be made" not in output:
+            if output.startswith(f"checkpoints: {count} of") and "yet to be made" not in output:
                 return output
             time.sleep(0.1)
         raise AssertionError(f"timed out: {output}")
