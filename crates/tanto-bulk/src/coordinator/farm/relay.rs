@@ -1,0 +1,106 @@
+//! Answers the requests that the server relays, and names the files that clients may read.
+
+use std::path::PathBuf;
+
+use tanto_protocol::{
+    ClientAnswer, ClientRequest, Digest, PackageBlob, ProvidedFile, Refusal, RefusalCode, ResultAnswer, ToCoordinator,
+    ToServer, TokenIdentity,
+};
+use tanto_sys::random;
+
+use crate::coordinator::frontend::Coordinator;
+use crate::package::ALL;
+
+/// Files that are named to the server in one message.
+const MAX_PROVIDED: usize = 10_000;
+
+impl Coordinator<'_> {
+    pub(super) fn link_up(&mut self, now_ms: i64) {
+        let Some(farm) = &self.farm else { return };
+        self.dispatch.link_up(now_ms);
+        self.control.send_to_server(&ToServer::Build { name: farm.description.build.clone() });
+        if let Some(manifest) = farm.description.tree {
+            self.control.send_to_server(&ToServer::ProvideTree { manifest, root: farm.tree.clone() });
+        }
+        let files: Vec<ProvidedFile> = farm.packages.values().map(|blob| self.provided(blob)).collect();
+        for files in files.chunks(MAX_PROVIDED) {
+            self.control.send_to_server(&ToServer::Provide { files: files.to_vec() });
+        }
+    }
+
+    pub(super) fn provided(&self, blob: &PackageBlob) -> ProvidedFile {
+        let path = PathBuf::from(format!("{}/{ALL}/{}{}", self.settings.packages, blob.name, self.settings.suffix));
+        ProvidedFile { digest: blob.digest, size: blob.size, path }
+    }
+
+    /// Clients may read a package that was installed.
+    pub(in crate::coordinator) fn provide_package(&mut self, name: &str, digest: Digest, size: u64) {
+        let blob = PackageBlob { name: name.to_owned(), digest, size };
+        let files = vec![self.provided(&blob)];
+        if let Some(farm) = &mut self.farm {
+            farm.packages.insert(name.to_owned(), blob);
+            self.control.send_to_server(&ToServer::Provide { files });
+        }
+    }
+
+    pub(super) fn relayed(&mut self, now_ms: i64, message: ToCoordinator) {
+        match message {
+            ToCoordinator::Gone { number } => self.dispatch.gone(number),
+            ToCoordinator::Request { number, token, request } => {
+                if let Some(answer) = self.answer(now_ms, number, &token, *request) {
+                    self.control.send_to_server(&ToServer::Answer { number, answer });
+                }
+            }
+        }
+    }
+
+    /// Answers a request; `None`: later.
+    pub(super) fn answer(
+        &mut self,
+        now_ms: i64,
+        number: u64,
+        token: &TokenIdentity,
+        request: ClientRequest,
+    ) -> Option<ClientAnswer> {
+        let farm = self.farm.as_mut()?;
+        let answer = match request {
+            ClientRequest::Describe => Ok(ClientAnswer::Describe(farm.description.clone())),
+            ClientRequest::Hello(hello) => match random::bytes() {
+                Ok(id) => {
+                    let (own, id) = (&farm.description.environment, tanto_protocol::ConnectionId(id));
+                    self.dispatch.hello(now_ms, token, &hello, own, id).map(ClientAnswer::Hello)
+                }
+                Err(_) => Err(unavailable()),
+            },
+            ClientRequest::Work(work) => match self.dispatch.work(now_ms, token, &work, number) {
+                Ok(()) => return None,
+                Err(refusal) => Err(refusal),
+            },
+            ClientRequest::Heartbeat(heartbeat) => {
+                self.dispatch.heartbeat(now_ms, token, &heartbeat).map(ClientAnswer::Heartbeat)
+            }
+            ClientRequest::Result(report) => {
+                let (connection, lease) = (report.connection, report.lease);
+                let is_awaited = self.dispatch.lease(lease).is_some_and(|it| it.state().is_active());
+                let answer = self.dispatch.result(now_ms, token, connection, lease, || farm.missing(&report));
+                if is_awaited && answer == Ok(ResultAnswer::Pending) {
+                    farm.reports.insert(lease, report);
+                }
+                answer.map(ClientAnswer::Result)
+            }
+            ClientRequest::Bye(bye) => self.dispatch.bye(now_ms, token, &bye).map(|()| ClientAnswer::Bye),
+        };
+        Some(answer.unwrap_or_else(ClientAnswer::Refused))
+    }
+
+    pub(super) fn send_leases(&mut self, now_ms: i64) {
+        for (number, answer) in self.dispatch.take_answers(now_ms, "no package can start now") {
+            let answer = answer.map_or_else(ClientAnswer::Refused, ClientAnswer::Work);
+            self.control.send_to_server(&ToServer::Answer { number, answer });
+        }
+    }
+}
+
+fn unavailable() -> Refusal {
+    Refusal { code: RefusalCode::Unavailable, message: "no random numbers are available".into() }
+}
