@@ -1,0 +1,106 @@
+"""A build with its server and clients, all of them on this machine, for the tests of many machines."""
+
+import os
+import socket
+import sqlite3
+import subprocess
+import tarfile
+import time
+
+from place import Place
+
+# Longest wait for anything that has to happen, in seconds.
+PATIENCE = 300
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def until(condition, description):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if result := condition():
+            return result
+        time.sleep(0.1)
+    raise AssertionError(f"not within {PATIENCE} s: {description}")
+
+
+class Farm:
+    """A build, its server, and clients on this machine."""
+
+    def __init__(self, tanto, directory, categories, settings=""):
+        self.port = free_port()
+        listen = f'listen = "127.0.0.1:{self.port}"\nserver_url = "https://localhost:{self.port}"\n'
+        self.place = Place(tanto, directory, categories, f'sandbox = "bind"\n{listen}{settings}')
+        self.tanto, self.directory = tanto, directory
+        self.processes = []
+        self.archive_kit()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def archive_kit(self):
+        """Makes an archive of the kit, with the prefix in it."""
+        prefix = str(self.directory / "prefix").lstrip("/")
+        with tarfile.open(self.directory / "kit.tgz", "w:gz") as archive:
+            archive.add(self.directory / "kit", prefix)
+        config = self.directory / "bulk.toml"
+        config.write_text(config.read_text().replace('bootstrapkit = "kit"', 'bootstrapkit = "kit.tgz"'))
+
+    def start(self, log, *words, environment=None):
+        with (self.directory / log).open("ab") as output:
+            process = subprocess.Popen(
+                [self.tanto, "bulk", *words],
+                cwd=self.directory,
+                env=environment or self.place.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def serve(self):
+        server = self.start("serve.log", "serve")
+        until(lambda: "listening on" in self.log("serve.log") or server.poll() is not None, "the server listens")
+        assert server.poll() is None, self.log("serve.log")
+        return server
+
+    def log(self, name):
+        path = self.directory / name
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def token(self, name, *words):
+        self.place.run("token", "add", name, "--output", f"{name}.join", *words)
+
+    def client(self, name, *words):
+        """Starts a client that knows nothing but its join file."""
+        environment = {key: value for key, value in os.environ.items() if key != "MAKECONF"}
+        return self.start(
+            f"{name}.log", "client", "--join", f"{name}.join", "--dir", str(self.directory / name), "--sandbox", "bind",
+            *words, environment=environment,
+        )
+
+    def build(self):
+        return self.start("build.log", "build", "--resolved", "presolve")
+
+    def wait(self, process, code, log):
+        assert process.wait(PATIENCE) == code, f"{log}: {process.returncode}\n{self.log(log)}"
+
+    def clients_of(self):
+        """The clients that made each package that was built."""
+        with sqlite3.connect(f"file:{self.directory}/state/db?mode=ro", uri=True) as db:
+            rows = db.execute(
+                "SELECT package.name, attempt.client FROM attempt JOIN package USING (run, job) WHERE outcome = 'done'"
+            )
+            return dict(rows)
