@@ -254,6 +254,12 @@ impl Store {
         Ok(())
     }
 
+    /// Whether less than an eighth of the permitted size is left.
+    pub fn is_nearly_full(&self) -> bool {
+        let limit = self.limits.max_bytes;
+        limit < u64::MAX && self.used.load(Ordering::Relaxed) >= limit - limit / 8
+    }
+
     fn release(&self, bytes: u64) {
         // Other processes may have removed blobs that this one added.
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(bytes)));

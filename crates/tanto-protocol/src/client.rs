@@ -35,6 +35,13 @@ pub struct BuildDescription {
     pub makeconf: Option<Digest>,
 }
 
+impl BuildDescription {
+    /// The blobs that a client fetches before its first lease.
+    pub fn blobs(&self) -> impl Iterator<Item = Digest> + use<> {
+        [self.tree, self.kit, self.makeconf].into_iter().flatten()
+    }
+}
+
 /// Begins a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {

@@ -15,6 +15,8 @@ pub enum ToCoordinator {
     Request { number: u64, token: TokenIdentity, request: Box<ClientRequest> },
     /// The client has closed its connection to the server and gets no answer.
     Gone { number: u64 },
+    /// The server is about to remove blobs. The answer is `ToServer::Roots`.
+    Roots { epoch: u64 },
 }
 
 /// The token of a request, which the server has verified.
@@ -46,7 +48,15 @@ pub enum ToServer {
         manifest: Digest,
         root: PathBuf,
     },
+    /// Blobs that the build needs, determined after the question with the same epoch. Others may be removed.
+    Roots {
+        epoch: u64,
+        digests: Vec<Digest>,
+    },
 }
+
+/// Most blobs that a build may need besides provided files.
+pub const MAX_ROOTS: usize = 500_000;
 
 /// A file that is a blob.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -61,7 +71,7 @@ impl Message for ToCoordinator {
 
     fn check(&self) -> Result<(), MessageError> {
         match self {
-            ToCoordinator::Gone { .. } => Ok(()),
+            ToCoordinator::Gone { .. } | ToCoordinator::Roots { .. } => Ok(()),
             ToCoordinator::Request { token, request, .. } => {
                 client_name("token", &token.id)?;
                 request.check()
@@ -79,6 +89,7 @@ impl Message for ToServer {
             ToServer::Answer { answer, .. } => answer.check(),
             ToServer::Provide { files } => limit("files", files.len(), MAX_LIST),
             ToServer::ProvideTree { .. } => Ok(()),
+            ToServer::Roots { digests, .. } => limit("digests", digests.len(), MAX_ROOTS),
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Blobs that clients may read: those of the store, and files that coordinators provide.
 
 mod provided;
+mod roots;
+#[cfg(test)]
+mod tests;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -11,13 +15,14 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use tanto_cas::manifest::ManifestLimits;
 use tanto_cas::pack::PackWriter;
-use tanto_cas::store::{Durability, StoreLimits, Upload, UploadOwner};
+use tanto_cas::store::{Collected, Durability, Epoch, StoreLimits, Upload, UploadOwner};
 use tanto_cas::tree::TreeBlobs;
 use tanto_cas::{BlobInfo, Digest, Manifest, Store, StoreError};
 use tanto_protocol::ToServer;
 use tanto_sys::fs::page_cache::free_kib;
 
 use self::provided::{Content, Provided};
+use self::roots::Roots;
 
 /// Blobs of one pack. Larger ones are read one by one.
 const MAX_PACKED: u64 = 1 << 20;
@@ -31,6 +36,7 @@ pub(crate) struct Blobs {
     /// Bytes of the disk that stay free.
     reserve: u64,
     store: Store,
+    roots: Roots,
     provided: Mutex<Provided>,
 }
 
@@ -42,12 +48,15 @@ enum Place {
 }
 
 impl Blobs {
-    pub(crate) fn open(dir: &Path, limits: StoreLimits, reserve: u64) -> Result<Blobs, StoreError> {
-        let store = Store::open(dir, limits)?;
-        Ok(Blobs { dir: dir.to_owned(), reserve, store, provided: Mutex::default() })
+    /// Opens the store `blobs` in the server's directory.
+    pub(crate) fn open(server_dir: &Path, limits: StoreLimits, reserve: u64) -> Result<Blobs, StoreError> {
+        let dir = server_dir.join("blobs");
+        let store = Store::open(&dir, limits)?;
+        let roots = Roots::open(&server_dir.join("roots"))?;
+        Ok(Blobs { dir, reserve, store, roots, provided: Mutex::default() })
     }
 
-    /// Notes the files that the coordinator of a build provides. Other messages are ignored.
+    /// Notes the files that the coordinator of a build provides, and the blobs that it needs. Other messages are ignored.
     pub(crate) fn provide(&self, build: &str, message: ToServer) -> Result<(), String> {
         match message {
             ToServer::Provide { files } => self.provided().add_files(build, files),
@@ -55,6 +64,11 @@ impl Blobs {
                 let digest = Digest(manifest.0);
                 let tree = self.read_tree(build, digest, &root).map_err(|error| format!("tree {digest}: {error}"))?;
                 self.provided().add_tree(build, digest, tree);
+            }
+            ToServer::Roots { epoch, digests } => {
+                let digests: Vec<Digest> = digests.into_iter().map(|digest| Digest(digest.0)).collect();
+                let set = self.roots.set(build, epoch, &digests);
+                set.map_err(|error| format!("cannot store which blobs it needs: {error}"))?;
             }
             ToServer::Build { .. } | ToServer::Answer { .. } => {}
         }
@@ -80,21 +94,23 @@ impl Blobs {
 
     /// Returns those that are not there.
     pub(crate) fn missing(&self, build: &str, digests: &[Digest]) -> Result<Vec<Digest>, StoreError> {
-        let mut missing = self.store.missing(digests)?;
-        let provided = self.provided();
-        missing.retain(|digest| provided.size(build, digest).is_none());
-        Ok(missing)
+        let mut missing = digests.to_vec();
+        {
+            let provided = self.provided();
+            missing.retain(|digest| provided.size(build, digest).is_none());
+        }
+        self.store.missing(&missing)
     }
 
-    /// Opens a blob for reading from an offset.
+    /// Opens a blob for reading from an offset. One that is provided counts as not used in the store.
     pub(crate) fn read(&self, build: &str, digest: Digest, from: u64) -> Result<Option<BlobReader>, StoreError> {
-        let (content, size, place) = match self.store.open_blob(&digest) {
-            Ok((file, size)) => (Content::File(file), size, Place::Store),
-            Err(StoreError::Missing(_)) => match self.open_provided(build, &digest)? {
-                Some((content, size)) => (content, size, Place::Provided),
-                None => return Ok(None),
+        let (content, size, place) = match self.open_provided(build, &digest)? {
+            Some((content, size)) => (content, size, Place::Provided),
+            None => match self.store.open_blob(&digest) {
+                Ok((file, size)) => (Content::File(file), size, Place::Store),
+                Err(StoreError::Missing(_)) => return Ok(None),
+                Err(error) => return Err(error),
             },
-            Err(error) => return Err(error),
         };
         let mut reader = BlobReader { build: build.to_owned(), digest, size, place, content, at: from, hasher: None };
         match from {
@@ -170,6 +186,26 @@ impl Blobs {
             pack.add(&info, &mut &content[..]).map_err(io::Error::other)?;
         }
         pack.finish().map_err(io::Error::other)?.finish()
+    }
+
+    /// Begins a collection. The builds name the blobs that they need after this.
+    pub(crate) fn begin_epoch(&self) -> Result<Epoch, StoreError> {
+        self.store.begin_epoch()
+    }
+
+    /// Whether a build has named the blobs that it needs in this epoch.
+    pub(crate) fn has_roots(&self, build: &str, epoch: u64) -> bool {
+        self.roots.has_answered(build, epoch)
+    }
+
+    /// Removes blobs that none of these builds needs and that were not used for a while.
+    pub(crate) fn collect(&self, epoch: Epoch, builds: &HashSet<String>) -> Result<Collected, StoreError> {
+        self.store.collect(epoch, self.roots.of(builds)?, 0)
+    }
+
+    /// Whether results of further packages may find no room.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.has_room(0) || self.store.is_nearly_full()
     }
 
     /// Whether there is so much room on the disk besides the reserve.

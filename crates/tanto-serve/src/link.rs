@@ -93,6 +93,14 @@ impl Link {
         }
     }
 
+    /// Asks which blobs the build needs. Returns false if there is no connection.
+    pub(crate) fn ask_roots(&self, epoch: u64) -> bool {
+        if let Ok(bytes) = (ToCoordinator::Roots { epoch }).encode() {
+            self.write(Outgoing { bytes, _share: None });
+        }
+        self.is_up()
+    }
+
     async fn send(
         &self,
         token: TokenIdentity,

@@ -3,6 +3,7 @@
 mod addresses;
 mod answer;
 mod builds;
+mod collection;
 mod connection;
 mod fuzzing;
 mod limits;
@@ -42,7 +43,7 @@ pub use self::route::fuzz_route;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server's directory: `builds/`, `tokens.json`, `tls/leaf.pem`, `blobs/`.
+    /// The server's directory: `builds/`, `tokens.json`, `tls/leaf.pem`, `blobs/`, `roots/`.
     pub dir: PathBuf,
     pub listen: SocketAddr,
     /// Without TLS, which only a loopback address permits.
@@ -96,10 +97,11 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Ser
 fn open_blobs(options: &Options) -> Result<Blobs, ServeError> {
     let limits = StoreLimits {
         max_bytes: options.limits.store,
+        keep_used: options.limits.keep_blobs,
         upload_bytes_per_owner: options.limits.blob.saturating_mul(2),
         ..StoreLimits::default()
     };
-    Ok(Blobs::open(&options.dir.join("blobs"), limits, options.limits.disk_reserve)?)
+    Ok(Blobs::open(&options.dir, limits, options.limits.disk_reserve)?)
 }
 
 /// A server that listens.
@@ -148,6 +150,7 @@ impl Server {
         let mut stop = pin!(stop);
         let mut connections = JoinSet::new();
         let builds = tokio::spawn(builds::follow(self.shared.clone()));
+        let collection = tokio::spawn(collection::run(self.shared.clone()));
         loop {
             tokio::select! {
                 () = &mut stop => break,
@@ -163,6 +166,7 @@ impl Server {
             }
         }
         builds.abort();
+        collection.abort();
         connections.shutdown().await;
     }
 }

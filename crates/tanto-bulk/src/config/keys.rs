@@ -37,6 +37,7 @@ macro_rules! rust_type {
     (Flag) => { bool };
     (Count) => { usize };
     (Size) => { Option<u64> };
+    (Time) => { Option<i64> };
     (Scratch) => { Scratch };
     ($text:ident) => { String };
 }
@@ -207,6 +208,10 @@ values {
         "The files of the server for them, which several builds may share. Empty: 'serve' in state.";
     server_url: Text = String::new(),
         "The URL at which they reach the server. Empty: made from 'listen' and the name of this machine.";
+    blob_space: Size = None,
+        "The maximum size of the files that the server keeps. \"0\": all of the disk but 1 GiB.";
+    blob_keep: Time = Some(3_600_000),
+        "The server keeps files that no build needs for this time after their last use.";
 }
 limits {
     "hang_timeout": Time hang_ms,

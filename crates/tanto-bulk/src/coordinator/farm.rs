@@ -6,6 +6,7 @@ mod leases;
 pub mod prepare;
 mod relay;
 mod results;
+mod roots;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;

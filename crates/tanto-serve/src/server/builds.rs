@@ -30,6 +30,11 @@ impl Builds {
     pub(super) fn link(&self, build: &str) -> Option<Arc<Link>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).get(build).cloned()
     }
+
+    /// Returns all links by build.
+    pub(super) fn links(&self) -> HashMap<String, Arc<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Ends its task when dropped.

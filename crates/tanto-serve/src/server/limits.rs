@@ -34,6 +34,8 @@ pub struct Limits {
     pub disk_reserve: u64,
     /// Size of all blobs, in bytes.
     pub store: u64,
+    /// Blobs that no build needs are kept for this long after their last use.
+    pub keep_blobs: Duration,
 }
 
 impl Default for Limits {
@@ -55,6 +57,7 @@ impl Default for Limits {
             uploads: 8,
             disk_reserve: 1 << 30,
             store: u64::MAX,
+            keep_blobs: Duration::from_secs(3_600),
         }
     }
 }

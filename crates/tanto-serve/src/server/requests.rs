@@ -1,5 +1,6 @@
 //! Answers requests: verifies the token and the role, reads the body, and relays or answers.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use super::builds::Builds;
 use super::connection::Peer;
 use super::metrics::Metrics;
 use super::route::{BlobMethod, Route, RouteError};
-use super::transfers;
+use super::transfers::{self, blocking};
 use super::uploads::{self, Uploads};
 use crate::blobs::Blobs;
 use crate::tokens::{self, Identity, TokenError, TokenTable};
@@ -215,6 +216,10 @@ async fn relay(
     let token = bearer(&request).unwrap_or_default();
     let identity = verify(shared, peer, build, &request)?;
     permit(&identity, &CLIENT_ROLES)?;
+    if name == "work" && blocking(shared, build, |blobs, _| Ok::<_, Infallible>(blobs.is_short())).await? {
+        let message = "the server has no room for results: it hands out no packages";
+        return Err(Refused::new(RefusalCode::DiskFull, message).closing());
+    }
     let (body, share) = read_body(shared, request, max_body(name)).await?;
     let parsed = ClientRequest::from_body(name, &body);
     let mut asked =

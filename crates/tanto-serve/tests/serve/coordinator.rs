@@ -14,10 +14,14 @@ pub const CONNECTION: ConnectionId = ConnectionId([7; 16]);
 /// A request for work that waits this long gets no answer.
 pub const HELD: u64 = 1_234;
 
+/// The blobs that the build needs; `None`: it does not say.
+type Needed = Arc<Mutex<Option<Vec<Digest>>>>;
+
 pub struct Coordinator {
     received: Mutex<Receiver<ToCoordinator>>,
     stream: Arc<Mutex<Option<UnixStream>>>,
     path: std::path::PathBuf,
+    needed: Needed,
     ended_links: Arc<AtomicUsize>,
 }
 
@@ -30,22 +34,29 @@ impl Coordinator {
         let (sender, received) = channel();
         let stream = Arc::new(Mutex::new(None));
         let ended_links = Arc::new(AtomicUsize::new(0));
+        let needed = Needed::default();
         let (slot, build, ended) = (stream.clone(), build.to_owned(), Arc::clone(&ended_links));
+        let needs = Arc::clone(&needed);
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 let connection = connection.unwrap();
                 *slot.lock().unwrap() = Some(connection.try_clone().unwrap());
                 // It ends when either side closes.
-                let _ = answer_link(connection, &build, &sender);
+                let _ = answer_link(connection, &build, &sender, &needs);
                 ended.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Coordinator { received: Mutex::new(received), stream, path, ended_links }
+        Coordinator { received: Mutex::new(received), stream, path, needed, ended_links }
     }
 
     /// The number of links that were made and have ended.
     pub fn ended_links(&self) -> usize {
         self.ended_links.load(Ordering::Relaxed)
+    }
+
+    /// Sets the blobs that the build needs.
+    pub fn need(&self, digests: Option<&[Digest]>) {
+        *self.needed.lock().unwrap() = digests.map(<[Digest]>::to_vec);
     }
 
     /// The next message that is received.
@@ -77,7 +88,7 @@ impl Coordinator {
     }
 }
 
-fn answer_link(mut stream: UnixStream, build: &str, to: &Sender<ToCoordinator>) -> io::Result<()> {
+fn answer_link(mut stream: UnixStream, build: &str, to: &Sender<ToCoordinator>, needed: &Needed) -> io::Result<()> {
     let mut opening = [0; 13 + 12];
     stream.read_exact(&mut opening)?;
     assert_eq!(&opening, b"tanto bulk 1\n\x08\0\0\0\x04\0\0\0link");
@@ -89,6 +100,12 @@ fn answer_link(mut stream: UnixStream, build: &str, to: &Sender<ToCoordinator>) 
         let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
         stream.read_exact(&mut bytes)?;
         let message = ToCoordinator::decode(&bytes).unwrap();
+        if let ToCoordinator::Roots { epoch } = message {
+            if let Some(digests) = needed.lock().unwrap().clone() {
+                write_frame(&stream, &ToServer::Roots { epoch, digests })?;
+            }
+            continue;
+        }
         if let ToCoordinator::Request { number, request, .. } = &message
             && let Some(answer) = answer(request)
         {

@@ -19,8 +19,35 @@ pub struct Site {
     pub address: SocketAddr,
     pub coordinator: Coordinator,
     plain: bool,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    server: Option<Running>,
+}
+
+/// A server's thread.
+struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    fn start(options: Options) -> (Running, SocketAddr) {
+        let (stop, stopped) = oneshot::channel();
+        let (ready, address) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let server = Server::bind(options).await.unwrap();
+                ready.send(server.address()).unwrap();
+                server.run_until(async { stopped.await.unwrap_or(()) }).await;
+            });
+        });
+        (Running { stop, thread }, address.recv().expect("a server"))
+    }
+
+    fn end(self) {
+        drop(self.stop);
+        let ended = self.thread.join();
+        assert!(ended.is_ok() || std::thread::panicking(), "the server has panicked");
+    }
 }
 
 /// Waits until something becomes true; fails after a minute.
@@ -52,20 +79,15 @@ impl Site {
         authority::create(&dir.at("state/ca")).unwrap();
         issue_leaf(&dir);
         let coordinator = Coordinator::start(&dir.at("state"), "main");
-        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = Options { dir: dir.at("serve"), listen, plain, limits, log: |line| eprintln!("serve: {line}") };
-        let (stop, stopped) = oneshot::channel();
-        let (ready, address) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let server = Server::bind(options).await.unwrap();
-                ready.send(server.address()).unwrap();
-                server.run_until(async { stopped.await.unwrap_or(()) }).await;
-            });
-        });
-        let address = address.recv().expect("a server");
-        Site { dir, address, coordinator, plain, stop: Some(stop), thread: Some(thread) }
+        let (server, address) = Running::start(options(&dir, plain, limits));
+        Site { dir, address, coordinator, plain, server: Some(server) }
+    }
+
+    /// Ends the server and starts another one, at another address.
+    pub fn restart(&mut self, limits: Limits) {
+        self.server.take().expect("a server").end();
+        let (server, address) = Running::start(options(&self.dir, self.plain, limits));
+        (self.server, self.address) = (Some(server), address);
     }
 
     /// A join file with a fresh secret.
@@ -141,10 +163,13 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        let ended = self.thread.take().expect("a thread").join();
-        assert!(ended.is_ok() || std::thread::panicking(), "the server has panicked");
+        self.server.take().expect("a server").end();
     }
+}
+
+fn options(dir: &Scratch, plain: bool, limits: Limits) -> Options {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    Options { dir: dir.at("serve"), listen, plain, limits, log: |line| eprintln!("serve: {line}") }
 }
 
 pub fn issue_leaf(dir: &Scratch) {

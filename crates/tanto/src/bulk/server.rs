@@ -86,7 +86,7 @@ pub fn serve(config: &Config) -> Result<(), BulkError> {
         dir: server.dir.clone(),
         listen: server.listen,
         plain: false,
-        limits: Limits::default(),
+        limits: limits(config),
         log: |line| eprintln!("tanto: {line}"),
     };
     let ready = |address| {
@@ -96,6 +96,15 @@ pub fn serve(config: &Config) -> Result<(), BulkError> {
         println!("listening on {}", server.url(address));
     };
     tanto_serve::serve(options, ready).map_err(invalid)
+}
+
+fn limits(config: &Config) -> Limits {
+    let keep_ms = config.blob_keep.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
+    Limits {
+        store: config.blob_space.unwrap_or(u64::MAX),
+        keep_blobs: Duration::from_millis(keep_ms),
+        ..Limits::default()
+    }
 }
 
 /// Starts the server of a build in the background, unless one runs already or none is wanted. It is no child of this

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use tanto_cas::store::{Durability, StoreLimits};
 use tanto_cas::tree::{DigestCache, ScanOptions, scan};
@@ -15,6 +16,9 @@ use crate::coordinator::plan::Plan;
 use crate::error::BulkError;
 use crate::machine_environment::build_environment;
 use crate::package::ALL;
+
+/// How long the server keeps what clients fetch, if it cannot ask.
+const PINNED: Duration = Duration::from_secs(24 * 3_600);
 
 /// Prepares the farm of a build, if its configuration has `listen`.
 pub fn prepare(config: &Config, run: i64, plan: &Plan) -> Result<Option<Farm>, BulkError> {
@@ -37,6 +41,9 @@ pub fn prepare(config: &Config, run: i64, plan: &Plan) -> Result<Option<Farm>, B
         kit: file_blob(&store, Path::new(&config.bootstrapkit))?,
         makeconf: config.makeconf().map_or(Ok(None), |path| file_blob(&store, &path))?,
     };
+    let fetched: Vec<_> = description.blobs().map(|digest| tanto_cas::Digest(digest.0)).collect();
+    // Until the server asks which blobs are needed.
+    store.pin(&fetched, SystemTime::now() + PINNED).map_err(|error| failed(&blobs, &error))?;
     description.environment = build_environment(config, &description);
     let packages = package_blobs(config, plan)?;
     Ok(Some(Farm::new(description, store, tree, packages)))

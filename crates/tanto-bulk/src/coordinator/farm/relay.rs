@@ -46,6 +46,7 @@ impl Coordinator<'_> {
     pub(super) fn relayed(&mut self, now_ms: i64, message: ToCoordinator) {
         match message {
             ToCoordinator::Gone { number } => self.dispatch.gone(number),
+            ToCoordinator::Roots { epoch } => self.send_roots(epoch),
             ToCoordinator::Request { number, token, request } => {
                 if let Some(answer) = self.answer(now_ms, number, &token, *request) {
                     self.control.send_to_server(&ToServer::Answer { number, answer });

@@ -1,0 +1,25 @@
+//! The blobs of the server that the build needs.
+
+use tanto_protocol::{Digest, ToServer};
+
+use crate::coordinator::farm::Farm;
+use crate::coordinator::frontend::Coordinator;
+
+impl Coordinator<'_> {
+    /// Names the blobs that the server has to keep. Files that the coordinator provides are not in its store.
+    pub(super) fn send_roots(&mut self, epoch: u64) {
+        if let Some(farm) = &self.farm {
+            self.control.send_to_server(&ToServer::Roots { epoch, digests: farm.roots() });
+        }
+    }
+}
+
+impl Farm {
+    /// The files that clients fetch when they start, and results that are being accepted.
+    fn roots(&self) -> Vec<Digest> {
+        let of_reports = self.reports.values().flat_map(|report| {
+            report.packages.iter().map(|it| it.digest).chain(report.logs.iter().map(|it| it.digest))
+        });
+        self.description.blobs().chain(of_reports).collect()
+    }
+}
