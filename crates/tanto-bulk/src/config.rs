@@ -218,6 +218,19 @@ mod tests {
     }
 
     #[test]
+    fn labels_are_read_and_written() {
+        let config = read("labels = [\"big\", \"x86\"]\n[place]\n\"lang/ghc*\" = \"big\"\nrust = \"fast\"\n").unwrap();
+        let place: Vec<(&str, &str)> = config.place.iter().map(|(pattern, label)| (&**pattern, &**label)).collect();
+        assert_eq!(
+            (&config.labels[..], place),
+            (&["big".into(), "x86".into()][..], vec![("lang/ghc*", "big"), ("rust", "fast")])
+        );
+        let again = read(&config.text()).unwrap();
+        assert_eq!((again.labels, again.place), (config.labels.clone(), config.place.clone()));
+        assert!(!config.shared().contains("place"), "clients need no patterns");
+    }
+
+    #[test]
     fn limits_are_passed_to_the_monitor() {
         let limits =
             read("cpu_limit = \"1h\"\nmemory_limit = \"2G\"\nlog_limit = \"1M\"\ndisk_limit = \"3G\"").unwrap().limits;
@@ -244,6 +257,10 @@ mod tests {
             ("[stage.clean]\ndisk_limit = \"1G\"", 14, "unknown key 'disk_limit'"),
             ("[stage.scan]\ndisk_limit = \"1G\"", 13, "unknown key 'disk_limit'"),
             ("stage = 1", 8, "expected a table [stage.NAME]"),
+            ("labels = \"big\"", 9, "expected a list such as [\"big\"]"),
+            ("labels = [\"Big\"]", 10, "expected a name of 1 to 63 of a-z, 0-9, '.', '_' and '-'"),
+            ("place = 1", 8, "expected a table [place]"),
+            ("[place]\na = 1", 12, "expected a string in quotes"),
             ("environment = 1", 14, "expected a table [environment]"),
             ("[environment]\nA = 1", 18, "expected a string in quotes"),
             ("[environment]\n\"A-B\" = \"1\"", 14, "expected a variable name of letters, digits and '_'"),

@@ -31,6 +31,7 @@ pub mod state_dir;
 mod status;
 pub mod status_screen;
 pub mod up_to_date;
+mod waiting;
 pub mod workdirs;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -90,6 +91,8 @@ impl Build<'_> {
             estimator.planned(JobId(package), expected_ms);
             view.event(Event::Planned { job: JobId(package), expected_ms });
         }
+        let labels = farm.as_ref().map(|farm| farm.places.local_labels().to_vec()).unwrap_or_default();
+        let slots = LocalSlots::new(settings.clients).with_labels(labels);
         let mut coordinator = Coordinator {
             plan,
             settings,
@@ -98,7 +101,7 @@ impl Build<'_> {
             control,
             sources,
             farm,
-            dispatch: Dispatch::new(LeaseTimes::default(), LocalSlots::new(settings.clients), clock.now_ms()),
+            dispatch: Dispatch::new(LeaseTimes::default(), slots, clock.now_ms()),
             workdirs,
             estimator,
             begun_ms: clock.now_ms(),
@@ -113,6 +116,7 @@ impl Build<'_> {
             disk_full_reported: false,
             journal,
         };
+        coordinator.place_packages(&mut schedule);
         if sampler.is_some() {
             schedule.limit_admission(AdmissionLimits { memory_kib: None, slots: usize::MAX });
         }

@@ -82,6 +82,8 @@ struct Job {
     cost: Cost,
     /// Expected disk usage.
     disk_kib: u64,
+    /// It runs on other machines only.
+    is_elsewhere: bool,
     /// Number of unfinished entries of this job in the `dependents` of others.
     missing: u32,
     priority: i64,
@@ -148,6 +150,7 @@ impl Schedule {
             state: State::Waiting,
             cost: Cost::default(),
             disk_kib: 0,
+            is_elsewhere: false,
             missing: 0,
             priority: 0,
             dependents: Vec::new(),
@@ -301,10 +304,16 @@ impl Schedule {
         }
     }
 
+    /// Leaves a job to other machines: only `take_elsewhere` takes it.
+    pub fn set_elsewhere(&mut self, job: JobId, is_elsewhere: bool) {
+        self.jobs[job.0 as usize].is_elsewhere = is_elsewhere;
+    }
+
     fn choose(&mut self) -> Option<JobId> {
-        let Some(admission) = &mut self.admission else { return Some(self.ready.first()?.job) };
         let jobs = &self.jobs;
-        admission.choose(self.ready.iter().map(|rank| {
+        let mut here = self.ready.iter().filter(|rank| !jobs[rank.job.0 as usize].is_elsewhere);
+        let Some(admission) = &mut self.admission else { return Some(here.next()?.job) };
+        admission.choose(here.map(|rank| {
             let it = &jobs[rank.job.0 as usize];
             let needs_kib = (it.spec.kind == Kind::Command).then_some(u64::from(it.cost.memory_kib));
             Candidate { job: rank.job, needs_kib, disk_kib: it.disk_kib }

@@ -69,7 +69,10 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
             return bulk_build::run(&config, request, &shown).map(built);
         }
         BulkCommand::Status(args) => status_screen::show(&args.config.read()?, args.watch)?,
-        BulkCommand::Why(args) => LastRun::read(&args.config.read()?)?.why(&args.package.to_string_lossy())?,
+        BulkCommand::Why(args) => {
+            let config = args.config.read()?;
+            LastRun::read(&config)?.why(&config, &args.package.to_string_lossy())?
+        }
         BulkCommand::Log(args) => {
             let config = args.config.read()?;
             LastRun::read(&config)?.log(&config, &args.package.to_string_lossy(), args.stage.as_deref())?

@@ -27,6 +27,8 @@ pub(super) enum Field {
     Name(fn(&mut Config) -> &mut String),
     Flag(fn(&mut Config) -> &mut bool),
     Count(fn(&mut Config) -> &mut usize),
+    /// Labels of a machine.
+    Labels(fn(&mut Config) -> &mut Vec<String>),
     Time(fn(&mut Config) -> &mut Option<i64>),
     Size(fn(&mut Config) -> &mut Option<u64>),
     Scratch(fn(&mut Config) -> &mut Scratch),
@@ -36,6 +38,7 @@ pub(super) enum Field {
 macro_rules! rust_type {
     (Flag) => { bool };
     (Count) => { usize };
+    (Labels) => { Vec<String> };
     (Size) => { Option<u64> };
     (Time) => { Option<i64> };
     (Scratch) => { Scratch };
@@ -61,6 +64,8 @@ macro_rules! settings {
             pub limits: Limits,
             /// Limits of single stages.
             pub stages: BTreeMap<String, Limits>,
+            /// The label that packages need whose PKGPATH, or PKGBASE, a pattern matches.
+            pub place: BTreeMap<String, String>,
             /// Additional environment variables of scans and builds.
             pub environment: BTreeMap<String, String>,
         }
@@ -72,6 +77,7 @@ macro_rules! settings {
                     tree_source: None,
                     limits: Limits { hang_ms: Some(30 * 60_000), log: Some(1 << 30), ..Limits::default() },
                     stages: BTreeMap::new(),
+                    place: BTreeMap::new(),
                     environment: BTreeMap::new(),
                 }
             }
@@ -212,6 +218,8 @@ values {
         "The maximum size of the files that the server keeps. \"0\": all of the disk but 1 GiB.";
     blob_keep: Time = Some(3_600_000),
         "The server keeps files that no build needs for this time after their last use.";
+    labels: Labels = Vec::new(),
+        "The labels of this machine, such as [\"big\"]: packages that need another one are built elsewhere.";
 }
 limits {
     "hang_timeout": Time hang_ms,

@@ -28,9 +28,13 @@ pub enum ConfigProblem {
     Message(String),
 }
 
+/// Most labels of a machine, and most patterns of packages.
+const MAX_LABELS: usize = 64;
+const MAX_PATTERNS: usize = 1_000;
 /// The limit of counts.
 const MAX_COUNT: usize = 4096;
 pub(super) const STAGE: &str = "stage";
+pub(super) const PLACE: &str = "place";
 pub(super) const ENVIRONMENT: &str = "environment";
 /// The scan has limits like a stage.
 const SCAN: &str = "scan";
@@ -46,6 +50,7 @@ pub(super) fn read(text: &str) -> Result<Config, ConfigError> {
         match KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) {
             Some(key) => set(&mut config, key, value)?,
             None if name.get_ref() == STAGE => stage_tables = Some(value),
+            None if name.get_ref() == PLACE => place(&mut config, value)?,
             None if name.get_ref() == ENVIRONMENT => environment(&mut config, value)?,
             None => return Err(unknown("key", name, KEYS.iter().map(|key| key.name))),
         }
@@ -96,11 +101,12 @@ fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigEr
             *field(config) = value.get_ref().as_bool().ok_or_else(|| error_at(value, "expected true or false"))?;
         }
         Field::Count(field) => *field(config) = count(value)?,
+        Field::Labels(field) => *field(config) = labels(value)?,
         Field::Time(field) => *field(config) = time(value)?,
         Field::Size(field) => *field(config) = size(value)?,
         Field::Scratch(field) => *field(config) = scratch(value)?,
         Field::Address(field) => *field(config) = address(value)?,
-        Field::Name(field) => *field(config) = build_name(value)?,
+        Field::Name(field) => *field(config) = checked_name(value)?,
     }
     Ok(())
 }
@@ -116,7 +122,27 @@ fn address(value: &Value<'_>) -> Result<String, ConfigError> {
     if is_address { Ok(text) } else { Err(error_at(value, "expected an address such as \"0.0.0.0:8443\"")) }
 }
 
-fn build_name(value: &Value<'_>) -> Result<String, ConfigError> {
+fn labels(value: &Value<'_>) -> Result<Vec<String>, ConfigError> {
+    let list = value.get_ref().as_array().ok_or_else(|| error_at(value, "expected a list such as [\"big\"]"))?;
+    if list.len() > MAX_LABELS {
+        return Err(error_at(value, &format!("expected at most {MAX_LABELS} labels")));
+    }
+    list.iter().map(checked_name).collect()
+}
+
+fn place(config: &mut Config, value: &Value<'_>) -> Result<(), ConfigError> {
+    let table = value.get_ref().as_table().ok_or_else(|| error_at(value, "expected a table [place]"))?;
+    if table.len() > MAX_PATTERNS {
+        return Err(error_at(value, &format!("expected at most {MAX_PATTERNS} patterns")));
+    }
+    for (pattern, label) in sorted(table) {
+        config.place.insert(pattern.get_ref().clone().into_owned(), checked_name(label)?);
+    }
+    Ok(())
+}
+
+/// The name of a build or a label.
+fn checked_name(value: &Value<'_>) -> Result<String, ConfigError> {
     let text = text(value)?;
     let why = "expected a name of 1 to 63 of a-z, 0-9, '.', '_' and '-'";
     if tanto_protocol::is_client_name(&text) { Ok(text) } else { Err(error_at(value, why)) }

@@ -18,6 +18,11 @@ const HEAD: &str =
 #
 #     [environment]
 #     VARIABLE = \"value\"
+#
+# Packages that need a machine with a label, by PKGPATH or, without a slash, name:
+#
+#     [place]
+#     \"lang/ghc*\" = \"big\"
 ";
 
 pub(super) fn text(config: &Config) -> String {
@@ -25,7 +30,7 @@ pub(super) fn text(config: &Config) -> String {
     for key in KEYS {
         text += &format!("\n# {}\n{} = {}\n", key.doc, key.name, value(config, key));
     }
-    text + &tables(config)
+    text + &tables(config) + &place(config)
 }
 
 /// Formats the keys that packages can see. Of the bootstrap kit, only whether there is one.
@@ -47,6 +52,10 @@ fn value(config: &Config, key: &Key) -> String {
         | Field::Address(field)
         | Field::Name(field) => quoted(field(&mut config)),
         Field::Flag(field) => field(&mut config).to_string(),
+        Field::Labels(field) => {
+            let labels: Vec<String> = field(&mut config).iter().map(|label| quoted(label)).collect();
+            format!("[{}]", labels.join(", "))
+        }
         Field::Count(field) => field(&mut config).to_string(),
         Field::Time(field) => time(*field(&mut config)),
         Field::Size(field) => size(*field(&mut config)),
@@ -70,6 +79,12 @@ fn tables(config: &Config) -> String {
         text.extend(config.environment.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))));
     }
     text
+}
+
+fn place(config: &Config) -> String {
+    let lines = config.place.iter().map(|(pattern, label)| format!("{} = {}\n", quoted(pattern), quoted(label)));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\n[place]\n{lines}") }
 }
 
 /// A TOML string on one line.

@@ -75,6 +75,7 @@ impl Control<'_, '_> {
     fn handle(&mut self, request: Request) -> Response {
         match request {
             Request::Status => Response::ok(self.coordinator.status(self.schedule)),
+            Request::Why(package) => self.why(&package),
             Request::Log { package, stage } => self.log(&package, stage.as_deref()),
             Request::Retry { packages, records } => {
                 let (known, unknown) = self.find(&packages);
@@ -158,6 +159,14 @@ impl Control<'_, '_> {
             None => drop(self.runner.terminate(JobId(package), TerminationReason::Requested)),
         }
         Ok(format!("killing stage {stage} of {name}"))
+    }
+
+    fn why(&self, word: &str) -> Response {
+        match self.coordinator.plan.find(word).as_deref() {
+            Ok([package]) => Response::ok(self.coordinator.why_waiting(*package, self.schedule)),
+            Ok(_) => Response::refused(format!("'{word}' is ambiguous")),
+            Err(why) => Response::refused(why.as_str()),
+        }
     }
 
     fn log(&mut self, word: &str, stage: Option<&str>) -> Response {

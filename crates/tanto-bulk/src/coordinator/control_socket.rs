@@ -20,6 +20,8 @@ pub const SOCKET: &str = "socket";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     Status,
+    /// Why a ready package waits.
+    Why(String),
     /// The output of a running package so far.
     Log {
         package: String,

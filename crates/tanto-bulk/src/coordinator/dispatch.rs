@@ -5,6 +5,7 @@
 
 mod environment;
 mod expiry;
+mod explanation;
 mod health;
 pub mod lease;
 mod local;
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 
 use tanto_protocol::{ConnectionId, Lease, LeaseId, LeaseProgress, Refusal, WorkAnswer};
 
+pub use self::explanation::RunningAttempt;
 use self::lease::{Cause, LastProgress, LeaseEntry, LeaseRecord, LeaseState, LeaseTerms};
 pub use self::local::{LocalSlots, name as local_name};
 use self::placement::WaitingPackages;

@@ -3,6 +3,7 @@
 
 mod clients;
 mod leases;
+pub mod place;
 pub mod prepare;
 mod relay;
 mod results;
@@ -18,6 +19,7 @@ use tanto_exec::job::{Capture, Completion, ExecutedBy, Exit, JobId, Usage};
 use tanto_exec::runner::Wakeup;
 use tanto_protocol::{BuildDescription, Digest, LeaseId, LeaseProgress, PackageBlob, ResultReport};
 
+use self::place::Places;
 use super::control_socket::LinkEvent;
 use super::dispatch::DispatchEffect;
 use super::frontend::Coordinator;
@@ -44,6 +46,7 @@ pub struct Farm {
     /// Leases whose results are recorded but perhaps not durable, with the number of the last record.
     settling: Vec<(LeaseId, Option<u64>)>,
     wakeups: VecDeque<Wakeup<AttemptEvent>>,
+    pub places: Places,
 }
 
 /// Missing blobs that are named to a client in one answer.
@@ -66,6 +69,7 @@ impl Farm {
             reported: HashMap::new(),
             settling: Vec::new(),
             wakeups: VecDeque::new(),
+            places: Places::default(),
         }
     }
 

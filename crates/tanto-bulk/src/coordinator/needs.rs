@@ -28,6 +28,24 @@ impl ResourceNeeds {
         ResourceNeeds { memory_kib: self.memory_kib.saturating_add(self.disk_kib), disk_kib: 0 }
     }
 
+    /// Returns the larger of each.
+    pub fn max(self, other: ResourceNeeds) -> ResourceNeeds {
+        ResourceNeeds { memory_kib: self.memory_kib.max(other.memory_kib), disk_kib: self.disk_kib.max(other.disk_kib) }
+    }
+
+    /// Returns the sum.
+    pub fn plus(self, other: ResourceNeeds) -> ResourceNeeds {
+        ResourceNeeds {
+            memory_kib: self.memory_kib.saturating_add(other.memory_kib),
+            disk_kib: self.disk_kib.saturating_add(other.disk_kib),
+        }
+    }
+
+    /// Whether there is room for it.
+    pub fn fits(self, room: ResourceNeeds) -> bool {
+        self.memory_kib <= room.memory_kib && self.disk_kib <= room.disk_kib
+    }
+
     /// Returns whether files would not fit into memory, with a margin of 25 %.
     fn exceed(self, scratch: ScratchMemory) -> bool {
         let more = ResourceNeeds { disk_kib: self.disk_kib.saturating_add(self.disk_kib / 4), ..self };

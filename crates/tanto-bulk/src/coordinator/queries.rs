@@ -69,15 +69,19 @@ impl LastRun {
     }
 
     /// Explains the state of a package, with its attempts and stages.
-    pub fn why(&self, word: &str) -> Result<String, BulkError> {
+    pub fn why(&self, config: &Config, word: &str) -> Result<String, BulkError> {
         let LastRun { store, run, .. } = self;
         let package = self.find(word)?;
-        let mut text = format!("{}: {}{}\n", package.name, package.state, because(&package.why));
+        let waiting = why_waiting(config, package);
+        let state = waiting.as_deref().unwrap_or(&package.state);
+        let mut text = format!("{}: {state}{}\n", package.name, because(&package.why));
         let due = store.due(*run)?;
         if let Some((_, why)) = due.iter().find(|(due, _)| *due == package.package) {
             let _ = writeln!(text, "  must be built: {why}");
         }
-        text += &explain::explain(&self.plan()?, package.package);
+        if waiting.is_none() {
+            text += &explain::explain(&self.plan()?, package.package);
+        }
         for attempt in self.attempts_of(package)? {
             let outcome = if attempt.outcome.is_empty() { "running" } else { &attempt.outcome };
             let _ = writeln!(text, "  attempt {}: {outcome}{}", attempt.attempt, because(&attempt.why));
@@ -108,6 +112,16 @@ impl LastRun {
         let text = fs::read(&stage.log).map_err(BulkError::io("reading ", &stage.log))?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
+}
+
+/// Asks the running build why a ready package waits; `None` if it is not ready or no build answers.
+fn why_waiting(config: &Config, package: &PackageRow) -> Option<String> {
+    if package.state != State::Open.name() {
+        return None;
+    }
+    let answer = control_socket::ask(Path::new(&config.state), &Request::Why(package.name.clone())).ok()?;
+    let is_waiting = answer.code == 0 && !answer.out.is_empty();
+    is_waiting.then(|| String::from_utf8_lossy(&answer.out).into_owned())
 }
 
 /// Summarizes a run: counts of states, and the failed packages.

@@ -54,6 +54,7 @@ impl Coordinator<'_> {
             let waiting = reason.job().map(|job| format!("{} ", self.plan.package(job.0).name)).unwrap_or_default();
             let _ = writeln!(text, "{waiting}waiting: {reason}");
         }
+        self.missing_labels(schedule).iter().for_each(|line| text.extend([line, "\n"]));
         let has_failed = |state| matches!(state, State::Failed | State::MachineFailed);
         let failed: Vec<_> = self.plan.packages.iter().filter(|it| has_failed(it.state())).collect();
         for it in failed.iter().take(MAX_FAILURES) {

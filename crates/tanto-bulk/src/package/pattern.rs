@@ -31,6 +31,11 @@ pub enum PatternError {
     TooMany,
 }
 
+/// Matches a whole text with a shell pattern.
+pub fn matches_glob(pattern: &str, text: &str) -> bool {
+    glob::matches(pattern.as_bytes(), text.as_bytes())
+}
+
 /// Limits the expansion of braces.
 pub const MAX_ALTERNATIVES: usize = 1000;
 

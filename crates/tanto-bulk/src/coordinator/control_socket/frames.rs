@@ -88,6 +88,7 @@ impl Request {
         let names = |names: &'_ [String]| names.iter().map(|name| name.clone().into_bytes()).collect::<Vec<_>>();
         let all: Vec<Vec<u8>> = match self {
             Request::Status => vec![b"status".to_vec()],
+            Request::Why(package) => vec![b"why".to_vec(), package.clone().into_bytes()],
             Request::Log { package, stage } => {
                 let stage = stage.clone().map(String::into_bytes);
                 [b"log".to_vec(), package.clone().into_bytes()].into_iter().chain(stage).collect()
@@ -110,6 +111,7 @@ impl Request {
         let all = |words: &[&[u8]]| words.iter().map(text).collect::<Result<Vec<String>, FrameError>>();
         Ok(match words {
             [b"status"] => Request::Status,
+            [b"why", package] => Request::Why(text(package)?),
             [b"log", package] => Request::Log { package: text(package)?, stage: None },
             [b"log", package, stage] => Request::Log { package: text(package)?, stage: Some(text(stage)?) },
             [b"retry", records, packages @ ..] => {

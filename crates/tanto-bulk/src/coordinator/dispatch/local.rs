@@ -8,6 +8,7 @@ pub struct LocalSlots {
     /// 0: any number.
     count: usize,
     slots: Vec<Slot>,
+    labels: Vec<String>,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -25,7 +26,16 @@ impl Slot {
 impl LocalSlots {
     /// `count` 0: as many as are taken.
     pub fn new(count: usize) -> LocalSlots {
-        LocalSlots { count, slots: vec![Slot::default(); count] }
+        LocalSlots { count, slots: vec![Slot::default(); count], labels: Vec::new() }
+    }
+
+    pub fn with_labels(self, labels: Vec<String>) -> LocalSlots {
+        LocalSlots { labels, ..self }
+    }
+
+    /// Whether this machine has all these labels.
+    pub fn has_labels(&self, labels: &[String]) -> bool {
+        labels.iter().all(|label| self.labels.contains(label))
     }
 
     /// Returns the slot that `take` would take.

@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tanto_exec::text::units;
-
 use super::lease::LeaseState;
 use super::remote::RemoteClient;
 use super::{Dispatch, MAX_LOSSES};
@@ -91,9 +89,19 @@ impl Dispatch {
         self.clients.iter().any(|it| it.free_slots() > 0)
     }
 
+    /// Returns whether some client on another machine may get a package with these labels.
+    pub fn has_labels(&self, labels: &[String]) -> bool {
+        self.clients.iter().any(|it| it.is_enabled() && it.has_labels(labels))
+    }
+
+    /// Returns whether some client on another machine may get leases.
+    pub fn has_enabled_client(&self) -> bool {
+        self.clients.iter().any(RemoteClient::is_enabled)
+    }
+
     /// Returns whether no client can build any more, nor one may come.
     pub fn is_empty(&self) -> bool {
-        self.local.is_empty() && !self.clients.iter().any(RemoteClient::is_enabled)
+        self.local.is_empty() && !self.has_enabled_client()
     }
 
     /// Names the best client that can start a package now: the fastest, then this machine, then the one with most memory.
@@ -142,18 +150,21 @@ impl Dispatch {
             ClientIndex::Local(slot) => Some(*slot),
             ClientIndex::Remote(_) => None,
         });
-        let suits = !needs.elsewhere && self.local.has_free() && needs.labels.is_empty();
-        suits.then(|| ClientIndex::Local(self.local.next(excluded)))
+        let is_free = self.suits_this_machine(needs) && self.local.has_free();
+        is_free.then(|| ClientIndex::Local(self.local.next(excluded)))
     }
 
-    fn is_reserved(&self, client: usize, needs: &PackageNeeds<'_>) -> bool {
+    pub(super) fn suits_this_machine(&self, needs: &PackageNeeds<'_>) -> bool {
+        !needs.elsewhere && self.local.has_labels(needs.labels)
+    }
+
+    pub(super) fn is_reserved(&self, client: usize, needs: &PackageNeeds<'_>) -> bool {
         self.waiting.reserved.is_some_and(|(reserved, package)| reserved == client && package != needs.package)
     }
 
     /// The clients that may build a package, free or not. Excluded ones are among them only if there is no other.
-    fn eligible(&self, now: i64, needs: &PackageNeeds<'_>) -> Vec<usize> {
-        let suits =
-            |it: &RemoteClient| (it.root || !needs.root) && needs.labels.iter().all(|label| it.labels.contains(label));
+    pub(super) fn eligible(&self, now: i64, needs: &PackageNeeds<'_>) -> Vec<usize> {
+        let suits = |it: &RemoteClient| (it.root || !needs.root) && it.has_labels(needs.labels);
         let all = (0..self.clients.len()).filter(|&it| self.clients[it].is_enabled() && suits(&self.clients[it]));
         let mut eligible: Vec<usize> = all.collect();
         let excluded = |client: &usize| needs.excluded.contains(&ClientIndex::Remote(*client));
@@ -181,8 +192,7 @@ impl Dispatch {
 
     /// Returns whether a package fits beside the leases of a client. One that would fit nowhere is built alone.
     fn fits(&self, client: usize, needs: &PackageNeeds<'_>, eligible: &[usize]) -> bool {
-        let covers =
-            |room: ResourceNeeds| needs.usage.memory_kib <= room.memory_kib && needs.usage.disk_kib <= room.disk_kib;
+        let covers = |room: ResourceNeeds| needs.usage.fits(room);
         let it = &self.clients[client];
         let alone = || it.leases.is_empty() && Some(client) == self.most_capable(needs, eligible);
         covers(self.headroom(client)) || alone() && !eligible.iter().any(|&it| covers(self.clients[it].capacity))
@@ -197,7 +207,7 @@ impl Dispatch {
     }
 
     /// Memory and disk space of a client that its attempts are not expected to use.
-    fn headroom(&self, client: usize) -> ResourceNeeds {
+    pub(super) fn headroom(&self, client: usize) -> ResourceNeeds {
         let it = &self.clients[client];
         let running = it.leases.iter().map(|id| &self.leases[id]).filter(|lease| lease.state != LeaseState::Reported);
         running.fold(it.free, |free, lease| {
@@ -209,55 +219,4 @@ impl Dispatch {
             }
         })
     }
-
-    /// Explains why no client can start a package now, for the user.
-    pub fn why_not(&self, now_ms: i64, needs: &PackageNeeds<'_>) -> String {
-        let eligible = self.eligible(self.link.at(now_ms), needs);
-        if eligible.is_empty() {
-            return self.why_none_is_eligible(needs);
-        }
-        let waiting = || eligible.iter().copied().filter(|&client| self.clients[client].free_slots() > 0);
-        let Some(best) = waiting().max_by_key(|&client| (self.headroom(client).memory_kib, std::cmp::Reverse(client)))
-        else {
-            return "waiting for a client with a free slot".to_owned();
-        };
-        let name = &self.clients[best].name;
-        let ResourceNeeds { memory_kib, disk_kib } = self.headroom(best);
-        match () {
-            () if needs.usage.memory_kib > memory_kib => {
-                format!("waiting for a client with {}; {name} has {} free", wanted(needs.usage), size(memory_kib))
-            }
-            () if needs.usage.disk_kib > disk_kib => {
-                format!("waiting for a client with {}; {name} has {} of disk free", wanted(needs.usage), size(disk_kib))
-            }
-            () if self.is_reserved(best, needs) => {
-                format!("waiting: {name} is kept free for a package that needs more")
-            }
-            () => "waiting for its turn".to_owned(),
-        }
-    }
-
-    fn why_none_is_eligible(&self, needs: &PackageNeeds<'_>) -> String {
-        let enabled = |it: &&RemoteClient| it.is_enabled();
-        let has_labels = |it: &RemoteClient| needs.labels.iter().all(|label| it.labels.contains(label));
-        match () {
-            () if !self.clients.iter().any(|it| enabled(&it)) => "waiting for a client to connect".to_owned(),
-            () if !self.clients.iter().filter(enabled).any(has_labels) => {
-                format!("waiting for a client with the label {}", needs.labels.join(", "))
-            }
-            () => "waiting for a client that builds as root".to_owned(),
-        }
-    }
-}
-
-/// `14 GiB of memory and 31 GiB of disk`.
-fn wanted(usage: ResourceNeeds) -> String {
-    match usage.disk_kib {
-        0 => format!("{} of memory", size(usage.memory_kib)),
-        disk_kib => format!("{} of memory and {} of disk", size(usage.memory_kib), size(disk_kib)),
-    }
-}
-
-fn size(kib: u64) -> String {
-    if kib == 0 { "0".to_owned() } else { units::memory(kib) }
 }

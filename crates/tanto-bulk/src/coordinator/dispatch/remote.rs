@@ -114,6 +114,11 @@ impl RemoteClient {
         self.connection.is_some() && !self.silent
     }
 
+    /// Whether it has all these labels.
+    pub fn has_labels(&self, labels: &[String]) -> bool {
+        labels.iter().all(|label| self.labels.contains(label))
+    }
+
     /// Whether it may get leases.
     pub fn is_enabled(&self) -> bool {
         self.is_live() && !self.draining && !self.health.is_disabled()

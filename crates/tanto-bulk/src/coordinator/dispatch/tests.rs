@@ -11,7 +11,7 @@ use tanto_protocol::{
 };
 
 use super::lease::{LeaseRecord, LeaseTerms};
-use super::{ClientIndex, Dispatch, LeaseTimes, LocalSlots, PackageNeeds};
+use super::{ClientIndex, Dispatch, LeaseTimes, LocalSlots, PackageNeeds, RunningAttempt};
 use crate::coordinator::needs::ResourceNeeds;
 use crate::resolve::PackageId;
 

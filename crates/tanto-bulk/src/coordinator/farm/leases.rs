@@ -10,8 +10,9 @@ use tanto_sys::random;
 use super::completion;
 use crate::config::Stage;
 use crate::coordinator::dispatch::lease::{Cause, LeaseTerms};
-use crate::coordinator::dispatch::{ClientIndex, NextState, PackageNeeds};
+use crate::coordinator::dispatch::{ClientIndex, NextState, PackageNeeds, RunningAttempt};
 use crate::coordinator::frontend::{Coordinator, Step};
+use crate::coordinator::plan::Plan;
 use crate::coordinator::state::{PackageState, Pending};
 use crate::resolve::PackageId;
 
@@ -28,10 +29,12 @@ impl Coordinator<'_> {
         schedule: &mut Schedule,
     ) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
         let mut started = Vec::new();
+        self.take_back_packages(schedule);
         if self.farm.is_none() || !self.dispatch.has_free_client() {
             return Ok(started);
         }
-        let candidates: Vec<JobId> = schedule.ready_jobs().take(MAX_CANDIDATES).collect();
+        let candidates: Vec<JobId> =
+            schedule.ready_jobs().filter(|job| self.has_place(job.0)).take(MAX_CANDIDATES).collect();
         for job in candidates {
             if let Some(info) = self.start_on_client(job, here, schedule) {
                 started.push((job, info));
@@ -52,20 +55,10 @@ impl Coordinator<'_> {
         }
         let why = self.plan.build_reason(package)?;
         let packages = self.dependency_blobs(package)?;
-        let it = self.plan.package(package);
-        let (failures, excluded) = match *it.package_state() {
-            PackageState::Open(Pending::OutOfMemory { failures, client }) => (failures, Some(client)),
-            _ => (0, None),
-        };
-        let needs = PackageNeeds {
-            package,
-            usage: it.expected(),
-            root: !it.usergroup_phase.is_empty(),
-            labels: &[],
-            excluded: excluded.as_slice(),
-            long_lived: false,
-            elsewhere: !here,
-        };
+        let (failures, excluded) = self.last_failures(package);
+        let labels = self.labels(package).to_vec();
+        let needs = needs(&self.plan, package, &labels);
+        let needs = PackageNeeds { excluded: excluded.as_slice(), elsewhere: !here, ..needs };
         let Some(ClientIndex::Remote(client)) = self.dispatch.choose(now_ms, &needs) else { return None };
         let lease = LeaseId(random::bytes().ok()?);
         let info = self.job_info(package);
@@ -85,6 +78,30 @@ impl Coordinator<'_> {
         let farm = self.farm.as_ref()?;
         let all = self.plan.all_dependencies(package).into_iter();
         all.map(|needed| farm.packages.get(&self.plan.package(needed).name).cloned()).collect()
+    }
+
+    /// Failures of a package in a row, and the client of the last one.
+    fn last_failures(&self, package: PackageId) -> (u32, Option<ClientIndex>) {
+        match *self.plan.package(package).package_state() {
+            PackageState::Open(Pending::OutOfMemory { failures, client }) => (failures, Some(client)),
+            _ => (0, None),
+        }
+    }
+
+    /// Explains why no client can start a ready package now. `elsewhere`: this machine cannot.
+    pub(in crate::coordinator) fn why_no_client(
+        &self,
+        package: PackageId,
+        elsewhere: bool,
+        running: &[RunningAttempt],
+    ) -> String {
+        if self.farm.as_ref().is_some_and(|farm| farm.changed.contains(&package)) {
+            return "waiting for a slot of this machine: clients have an older version of its directory".to_owned();
+        }
+        let (_, excluded) = self.last_failures(package);
+        let needs = needs(&self.plan, package, self.labels(package));
+        let needs = PackageNeeds { excluded: excluded.as_slice(), elsewhere, ..needs };
+        self.dispatch.why_not(self.clock.now_ms(), &needs, running)
     }
 
     pub(super) fn lease_terms(&self, package: PackageId) -> LeaseTerms {
@@ -119,5 +136,19 @@ impl Coordinator<'_> {
                 Vec::new(),
             )));
         }
+    }
+}
+
+/// The conditions of a package for its client.
+fn needs<'a>(plan: &Plan, package: PackageId, labels: &'a [String]) -> PackageNeeds<'a> {
+    let it = plan.package(package);
+    PackageNeeds {
+        package,
+        usage: it.expected(),
+        root: !it.usergroup_phase.is_empty(),
+        labels,
+        excluded: &[],
+        long_lived: false,
+        elsewhere: false,
     }
 }

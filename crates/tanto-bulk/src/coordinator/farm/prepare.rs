@@ -11,6 +11,7 @@ use tanto_cas::{BlobInfo, Manifest, Store};
 use tanto_protocol::{BuildDescription, Digest, Environment, PackageBlob};
 
 use super::Farm;
+use super::place::Places;
 use crate::config::Config;
 use crate::coordinator::plan::Plan;
 use crate::error::BulkError;
@@ -46,7 +47,8 @@ pub fn prepare(config: &Config, run: i64, plan: &Plan) -> Result<Option<Farm>, B
     store.pin(&fetched, SystemTime::now() + PINNED).map_err(|error| failed(&blobs, &error))?;
     description.environment = build_environment(config, &description);
     let packages = package_blobs(config, plan)?;
-    Ok(Some(Farm::new(description, store, tree, packages)))
+    let places = Places::new(config, plan);
+    Ok(Some(Farm { places, ..Farm::new(description, store, tree, packages) }))
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> BulkError {

@@ -33,10 +33,35 @@ fn memory_and_disk_of_each_client_count() {
     dispatch.offer(0, 1, 1, lease(1, 1), TERMS);
     assert_eq!(dispatch.choose(0, &with(2, 14, 31)), None);
     let text = "waiting for a client with 14.0 GiB of memory and 31.0 GiB of disk; builder-2 has 9.0 GiB free";
-    assert_eq!(dispatch.why_not(0, &with(2, 14, 31)), text);
+    assert_eq!(dispatch.why_not(0, &with(2, 14, 31), &[]), text);
     assert_eq!(dispatch.choose(0, &with(3, 9, 101)), None);
-    assert!(dispatch.why_not(0, &with(3, 9, 101)).ends_with("builder-2 has 100.0 GiB of disk free"));
+    assert!(dispatch.why_not(0, &with(3, 9, 101), &[]).ends_with("builder-2 has 100.0 GiB of disk free"));
     assert_eq!(dispatch.choose(0, &with(4, 9, 100)), remote(0));
+}
+
+#[test]
+fn the_estimate_counts_the_attempts_that_have_to_end() {
+    let mut dispatch = dispatch();
+    join(&mut dispatch, 1, &Hello { slots: 3, ..hello("a", 1, &[]) });
+    let terms = LeaseTerms { needs: with(1, 4, 0).usage, ..TERMS };
+    for package in [1, 2] {
+        assert_eq!(dispatch.choose(0, &with(package, 4, 0)), remote(0));
+        dispatch.offer(0, 0, package, lease(u64::from(package), 1), terms);
+    }
+    let attempt = |package, left_ms| RunningAttempt { package, client: ClientIndex::Remote(0), left_ms };
+    let both = [attempt(1, Some(22 * MINUTE)), attempt(2, Some(50 * MINUTE))];
+    let why = |dispatch: &Dispatch, needs: &PackageNeeds<'_>, running: &[RunningAttempt]| {
+        let why = dispatch.why_not(0, needs, running);
+        why.split_once(" (in about ").map(|(_, time)| time.to_owned())
+    };
+    let some = |time: &str| Some(format!("{time})"));
+    assert_eq!(why(&dispatch, &with(3, 12, 0), &both), some("22 min"));
+    assert_eq!(why(&dispatch, &with(3, 13, 0), &both), some("50 min"));
+    assert_eq!(why(&dispatch, &with(3, 8, 0), &both), None, "it fits: it is only not its turn");
+    assert_eq!(why(&dispatch, &with(3, 13, 0), &[both[0], attempt(2, None)]), None, "an end is unknown");
+    assert_eq!(why(&dispatch, &with(3, 12, 0), &[both[1], attempt(1, None)]), some("50 min"));
+    let elsewhere = [attempt(1, Some(MINUTE)), RunningAttempt { client: ClientIndex::Local(0), ..both[0] }];
+    assert_eq!(why(&dispatch, &with(3, 16, 0), &elsewhere), some("22 min"), "a slot of this machine is enough");
 }
 
 #[test]
@@ -68,12 +93,12 @@ fn labels_and_users_are_required() {
     let mut dispatch = dispatch();
     let labels = ["big".to_owned()];
     let big = PackageNeeds { labels: &labels, ..needs(1) };
-    let root = PackageNeeds { root: true, ..needs(2) };
-    assert_eq!(dispatch.why_not(0, &root), "waiting for a client to connect");
+    let root = PackageNeeds { root: true, elsewhere: true, ..needs(2) };
+    assert_eq!(dispatch.why_not(0, &root, &[]), "waiting for a client to connect");
     join(&mut dispatch, 1, &hello("a", 1, &[]));
     assert_eq!([big, root].map(|needs| dispatch.choose(0, &needs)), [None, None]);
-    assert_eq!(dispatch.why_not(0, &big), "waiting for a client with the label big");
-    assert_eq!(dispatch.why_not(0, &root), "waiting for a client that builds as root");
+    assert_eq!(dispatch.why_not(0, &big, &[]), "waiting for a client with the label big");
+    assert_eq!(dispatch.why_not(0, &root, &[]), "waiting for a client that builds as root");
     join(&mut dispatch, 2, &Hello { labels: labels.to_vec(), ..hello("b", 1, &[]) });
     join(&mut dispatch, 3, &Hello { root: true, ..hello("c", 1, &[]) });
     assert_eq!([big, root].map(|needs| dispatch.choose(0, &needs)), [remote(1), remote(2)]);
@@ -161,6 +186,46 @@ fn large_package_is_not_overtaken_forever() {
         ask(&mut dispatch, now, 1, &client, minute + 1);
     }
     unreachable!("{small} small packages overtook the large one");
+}
+
+#[test]
+fn packages_without_a_label_do_not_take_its_client_forever() {
+    let mut dispatch = dispatch();
+    let labels = ["big".to_owned()];
+    let (big, other) = (Hello { labels: labels.to_vec(), slots: 1, ..hello("big", 1, &[]) }, hello("other", 1, &[]));
+    join(&mut dispatch, 1, &big);
+    join(&mut dispatch, 2, &other);
+    dispatch.record_success(ClientIndex::Remote(0), 1_000_000, 1);
+    assert_eq!(start(&mut dispatch, 0, 100, 100), Some(0), "it is faster");
+    for minute in 1..30_u64 {
+        let now = minute as i64 * MINUTE;
+        for (number, hello) in [(1, &big), (2, &other)] {
+            dispatch.heartbeat(now, &token(&hello.name), &heartbeat(number, minute, vec![])).unwrap();
+        }
+        // It waits for the client, which gets another package each time it is free.
+        if dispatch.choose(now, &PackageNeeds { labels: &labels, ..needs(1) }) == remote(0) {
+            assert!((11..=12).contains(&minute), "{minute}");
+            return;
+        }
+        dispatch.open_leases(0).into_iter().for_each(|id| dispatch.supersede(id));
+        ask(&mut dispatch, now, 1, &big, minute + 1);
+        let found = dispatch.choose(now, &needs(200 + minute as PackageId));
+        if found == remote(0) {
+            dispatch.offer(now, 0, 200 + minute as PackageId, lease(200 + minute, 1), TERMS);
+            dispatch.take_answers(now, "");
+        }
+        ask(&mut dispatch, now, 2, &other, minute + 1);
+    }
+    unreachable!("other packages took the client with the label forever");
+}
+
+#[test]
+fn labels_of_this_machine_count() {
+    let labels = ["big".to_owned()];
+    let needs = PackageNeeds { labels: &labels, ..needs(1) };
+    let with = |labels: &[String]| LocalSlots::new(1).with_labels(labels.to_vec());
+    let choose = |slots| Dispatch::new(LeaseTimes::default(), slots, 0).choose(0, &needs);
+    assert_eq!([choose(with(&labels)), choose(with(&[]))], [Some(ClientIndex::Local(0)), None]);
 }
 
 #[test]
