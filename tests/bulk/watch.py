@@ -34,6 +34,9 @@ def packages_wait_for_a_client_with_their_label(tanto, directory):
         until(lambda: waits in ask(farm, "status") or build.poll() is not None, "the status names the label")
         why = ask(farm, "why", "zero")
         assert why.startswith("zero-0: waiting for a client with the label big\n"), why
+        rows = [line.split() for line in ask(farm, "clients").splitlines()]
+        assert [row[:2] for row in rows] == [["NAME", "ROLES"], ["local", "all"], ["plain", "build"]], rows
+        assert rows[1][2] == "0/2" and rows[2][2] == "0/2", rows
         farm.client("large", "--slots", "1", "--label", "big")
         farm.wait(build, 0, "build.log")
         clients = farm.clients_of()

@@ -11,6 +11,7 @@ pub mod lease;
 mod local;
 mod persistence;
 mod placement;
+mod refusals;
 mod remote;
 mod requests;
 #[cfg(test)]
@@ -26,6 +27,8 @@ use self::lease::{Cause, LastProgress, LeaseEntry, LeaseRecord, LeaseState, Leas
 pub use self::local::{LocalSlots, name as local_name};
 use self::placement::WaitingPackages;
 pub use self::placement::{ClientIndex, PackageNeeds};
+use self::refusals::Refusals;
+pub use self::refusals::RefusedClient;
 pub use self::remote::RemoteClient;
 use self::requests::connection_ended;
 pub use self::times::LeaseTimes;
@@ -51,6 +54,7 @@ pub struct Dispatch {
     /// How often an attempt at a package was lost unannounced.
     losses: BTreeMap<PackageId, u32>,
     waiting: WaitingPackages,
+    refusals: Refusals,
     /// Nothing expires before, on the link's clock.
     wake_ms: i64,
     records: Vec<LeaseRecord>,
@@ -102,6 +106,7 @@ impl Dispatch {
             current: BTreeMap::new(),
             losses: BTreeMap::new(),
             waiting: WaitingPackages::default(),
+            refusals: Refusals::default(),
             wake_ms: i64::MIN,
             records: Vec::new(),
             effects: Vec::new(),

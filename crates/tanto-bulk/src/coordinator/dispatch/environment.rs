@@ -28,6 +28,18 @@ pub fn compare(own: &Environment, other: &Environment) -> Result<Vec<String>, Re
     }
 }
 
+/// Names the parts that differ, for the user.
+pub fn differing(own: &Environment, other: &Environment) -> String {
+    let keys: std::collections::BTreeSet<&String> = own.keys().chain(other.keys()).collect();
+    let other_release = |key: &str| own.get(key).map(|it| release(it)) != other.get(key).map(|it| release(it));
+    let differs = |key: &&&String| own.get(**key) != other.get(**key) && (***key != KERNEL || other_release(key));
+    let names: Vec<String> = keys.iter().filter(differs).map(|key| shown(key)).collect();
+    match &names[..] {
+        [name] => format!("{name} differs"),
+        names => format!("{} differ", names.join(", ")),
+    }
+}
+
 /// A version without its patch level: its first two numbers.
 fn release(version: &str) -> Vec<&str> {
     version.split(|it: char| !it.is_ascii_digit()).filter(|it| !it.is_empty()).take(2).collect()
@@ -62,6 +74,14 @@ mod tests {
         );
         assert!(message(&[("kit", "1"), ("kernel", "6.1.0-37")]).contains("mk.conf is ''"));
         assert!(message(&[("kit", "1"), ("mk.conf", "a\nb"), ("kernel", "6.2.0-37")]).contains("kernel"));
+    }
+
+    #[test]
+    fn differences_are_summed_up() {
+        let own = environment(&[("kit", "1"), ("mk.conf", "a"), ("kernel", "6.1.0-37")]);
+        let of = |other: &[(&str, &str)]| differing(&own, &environment(other));
+        assert_eq!(of(&[("kit", "1"), ("mk.conf", "b"), ("kernel", "6.1.1")]), "mk.conf differs");
+        assert_eq!(of(&[("kit", "2"), ("mk.conf", "a"), ("kernel", "6.2.0"), ("\n", "")]), "\\n, kernel, kit differ");
     }
 
     #[test]

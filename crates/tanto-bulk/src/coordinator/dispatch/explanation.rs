@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tanto_exec::text::units;
 
-use super::{ClientIndex, Dispatch, PackageNeeds};
+use super::lease::LeaseState;
+use super::remote::RemoteClient;
+use super::{ClientIndex, Dispatch, PackageNeeds, RefusedClient};
 use crate::coordinator::needs::ResourceNeeds;
 use crate::resolve::PackageId;
 
@@ -35,6 +37,30 @@ impl Dispatch {
             Some(ms) => format!("{why} (in about {})", rough(ms)),
             None => why,
         }
+    }
+
+    /// The clients that were refused lately, the last one first.
+    pub fn refused(&self) -> impl Iterator<Item = &RefusedClient> {
+        self.refusals.all()
+    }
+
+    /// The time since a client was refused, in milliseconds.
+    pub fn refused_for_ms(&self, now_ms: i64, client: &RefusedClient) -> i64 {
+        self.link.at(now_ms) - client.at_ms
+    }
+
+    /// The time since a client was heard, in milliseconds.
+    pub fn unheard_ms(&self, now_ms: i64, client: &RemoteClient) -> i64 {
+        self.link.at(now_ms) - client.seen_ms
+    }
+
+    /// The packages that wait for a silent client, and when the first of them is open again, in milliseconds.
+    pub fn missing(&self, now_ms: i64, client: &RemoteClient) -> (usize, i64) {
+        let until = client.leases.iter().filter_map(|id| match self.leases[id].state {
+            LeaseState::Missing { until_ms } => Some(until_ms - self.link.at(now_ms)),
+            _ => None,
+        });
+        until.fold((0, i64::MAX), |(count, first), ms| (count + 1, first.min(ms)))
     }
 
     /// Slots of a client without an attempt.

@@ -9,6 +9,8 @@ pub struct LocalSlots {
     count: usize,
     slots: Vec<Slot>,
     labels: Vec<String>,
+    /// Packages built.
+    built: u64,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -26,11 +28,21 @@ impl Slot {
 impl LocalSlots {
     /// `count` 0: as many as are taken.
     pub fn new(count: usize) -> LocalSlots {
-        LocalSlots { count, slots: vec![Slot::default(); count], labels: Vec::new() }
+        LocalSlots { count, slots: vec![Slot::default(); count], labels: Vec::new(), built: 0 }
     }
 
     pub fn with_labels(self, labels: Vec<String>) -> LocalSlots {
         LocalSlots { labels, ..self }
+    }
+
+    /// Returns the number of slots so far.
+    pub fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the number of packages built.
+    pub fn built(&self) -> u64 {
+        self.built
     }
 
     /// Whether this machine has all these labels.
@@ -77,6 +89,7 @@ impl LocalSlots {
     }
 
     pub fn record_success(&mut self, slot: usize) {
+        self.built += 1;
         self.slots[slot].health.record_success();
     }
 }

@@ -19,6 +19,8 @@ pub struct RemoteClient {
     pub name: String,
     /// The public identifier of its token.
     pub token: String,
+    /// The roles of its token.
+    pub roles: String,
     pub root: bool,
     pub labels: Vec<String>,
     pub slots: u32,
@@ -76,6 +78,7 @@ impl RemoteClient {
         RemoteClient {
             name: name.to_owned(),
             token: token.to_owned(),
+            roles: String::new(),
             root: false,
             labels: Vec::new(),
             slots: 0,

@@ -26,6 +26,23 @@ impl Dispatch {
         own: &Environment,
         connection: ConnectionId,
     ) -> Result<HelloAnswer, Refusal> {
+        let answer = self.begin_connection(now_ms, token, hello, own, connection);
+        match &answer {
+            Ok(_) => self.refusals.forget(&hello.name),
+            Err(refusal) if refusal.code == RefusalCode::NameTaken => {}
+            Err(refusal) => self.refusals.add(self.link.at(now_ms), token, hello, own, refusal),
+        }
+        answer
+    }
+
+    fn begin_connection(
+        &mut self,
+        now_ms: i64,
+        token: &TokenIdentity,
+        hello: &Hello,
+        own: &Environment,
+        connection: ConnectionId,
+    ) -> Result<HelloAnswer, Refusal> {
         if !token.roles.permit(Role::Build) {
             return Err(refusal(RefusalCode::Role, "the token does not have the role 'build'"));
         }
@@ -34,6 +51,7 @@ impl Dispatch {
         let now = self.link.at(now_ms);
         self.disconnect(client);
         self.clients[client].connect(now, hello, connection);
+        self.clients[client].roles = token.roles.to_string();
         self.connections.insert(connection, client);
         self.adopt(now, client, hello);
         let ms = |ms| u64::try_from(ms).unwrap_or(0);

@@ -3,6 +3,38 @@
 use tanto_protocol::{Bye, Digest, HelloAnswer, LeaseAction, Refusal, RefusalCode, ResultAnswer};
 
 use super::*;
+
+#[test]
+fn refused_clients_are_remembered_until_they_are_accepted() {
+    let mut dispatch = dispatch();
+    let own: Environment = [("mk.conf".to_owned(), "a".to_owned())].into();
+    let say = |dispatch: &mut Dispatch, name: &str, value: &str| {
+        let environment = [("mk.conf".to_owned(), value.to_owned())].into();
+        let hello = Hello { environment, ..hello(name, 1, &[]) };
+        dispatch.hello(0, &token(name), &hello, &own, connection_id(1)).is_ok()
+    };
+    assert!(!say(&mut dispatch, "a", "b") && !say(&mut dispatch, "a", "c"));
+    let refused: Vec<String> = dispatch.refused().map(|it| format!("{} {} {}", it.name, it.roles, it.why)).collect();
+    assert_eq!(refused, ["a build mk.conf differs"]);
+    assert_eq!(dispatch.refused_for_ms(2_000, &dispatch.refused().next().unwrap().clone()), 2_000);
+    assert!(say(&mut dispatch, "a", "a") && dispatch.refused().next().is_none());
+    assert!((0..1_000).all(|at| !say(&mut dispatch, &format!("c{at}"), "b")));
+    assert_eq!((dispatch.refused().count(), &*dispatch.refused().next().unwrap().name), (64, "c999"));
+}
+
+#[test]
+fn packages_of_a_silent_client_are_counted() {
+    let mut dispatch = dispatch();
+    connect(&mut dispatch, 0, "a", 1);
+    dispatch.work(0, &token("a"), &work(1, 1, 2), 1).unwrap();
+    assert_eq!(start(&mut dispatch, 0, 1, 1), Some(0));
+    dispatch.take_answers(0, "");
+    dispatch.heartbeat(0, &token("a"), &heartbeat(1, 1, vec![progress(1, "build", 1)])).unwrap();
+    dispatch.tick(MINUTE);
+    let client = &dispatch.clients()[0];
+    assert_eq!((client.is_live(), dispatch.unheard_ms(MINUTE, client)), (false, MINUTE));
+    assert_eq!(dispatch.missing(2 * MINUTE, client), (1, 4 * MINUTE));
+}
 use crate::coordinator::dispatch::lease::{Cause, LeaseState};
 use crate::coordinator::dispatch::{DispatchEffect, NextState};
 
