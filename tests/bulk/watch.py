@@ -34,9 +34,8 @@ def packages_wait_for_a_client_with_their_label(tanto, directory):
         until(lambda: waits in ask(farm, "status") or build.poll() is not None, "the status names the label")
         why = ask(farm, "why", "zero")
         assert why.startswith("zero-0: waiting for a client with the label big\n"), why
-        rows = [line.split() for line in ask(farm, "clients").splitlines()]
-        assert [row[:2] for row in rows] == [["NAME", "ROLES"], ["local", "all"], ["plain", "build"]], rows
-        assert rows[1][2] == "0/2" and rows[2][2] == "0/2", rows
+        rows = lambda: [line.split()[:2] for line in ask(farm, "clients").splitlines()]
+        until(lambda: rows() == [["NAME", "ROLES"], ["local", "all"], ["plain", "build"]], "the clients are listed")
         farm.client("large", "--slots", "1", "--label", "big")
         farm.wait(build, 0, "build.log")
         clients = farm.clients_of()
@@ -44,12 +43,40 @@ def packages_wait_for_a_client_with_their_label(tanto, directory):
     print("ok labels: a package waits for a client with its label, and is built there")
 
 
+def output_of_a_client_is_followed(tanto, directory):
+    """The output of a package that a client builds arrives while it runs, in order."""
+    with Farm(tanto, directory, ("base",), "build_clients = 1\n") as farm:
+        makefile = directory / "tree/base/zero/Makefile"
+        endless = 'do-build=\ti=0; while :; do i=$$((i+1)); echo "line $$i"; sleep 0.1; done\n'
+        makefile.write_text(makefile.read_text().replace(".include", endless + ".include"))
+        config = directory / "bulk.toml"
+        config.write_text(config.read_text() + '[place]\nzero = "big"\n')
+        farm.serve()
+        farm.token("builder")
+        farm.client("builder", "--slots", "1", "--label", "big")
+        build = farm.build()
+        until(lambda: "builder  zero-0 " in ask(farm, "status") or build.poll() is not None, "the client builds")
+        follower = farm.start("follow.log", "log", "--follow", "zero")
+        until(lambda: farm.log("follow.log").count("line ") > 60 or follower.poll() is not None, "its output arrives")
+        assert follower.poll() is None, farm.log("follow.log")
+        assert "line 2\n" in farm.place.run("log", "zero")
+        farm.place.run("kill", "zero")
+        farm.wait(build, 1, "build.log")
+        farm.wait(follower, 0, "follow.log")
+        lines = farm.log("follow.log").splitlines()
+        numbers = [int(line.split()[1]) for line in lines if line.startswith("line ")]
+        assert numbers == list(range(1, len(numbers) + 1)), numbers
+        assert "==> stage build" in lines and not any("left out" in line for line in lines), lines
+        assert lines[-1].startswith("==> zero-0 is no longer being built"), lines[-1]
+    print("ok log: the output of a client is followed, without gaps")
+
+
 def main():
     tanto = Path(sys.argv[1]).resolve()
     if not can_create_sandboxes(None):
         print("watch: skipped: this machine permits no sandboxes")
         return
-    for test in (packages_wait_for_a_client_with_their_label,):
+    for test in (packages_wait_for_a_client_with_their_label, output_of_a_client_is_followed):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

@@ -2,6 +2,7 @@
 //! a local build.
 
 mod frontend;
+mod output;
 mod session;
 mod slots;
 pub mod transport;

@@ -10,6 +10,8 @@ pub mod dispatch;
 mod durable_view;
 pub mod explain;
 pub mod farm;
+pub mod follow;
+mod followed;
 mod frontend;
 pub mod install_artifact;
 pub mod needs;
@@ -106,6 +108,7 @@ impl Build<'_> {
             estimator,
             begun_ms: clock.now_ms(),
             running: BTreeMap::new(),
+            followed: BTreeMap::new(),
             ended: None,
             last_result: LastResult::new(Arc::clone(journal.commits())),
             seen_commits: 0,

@@ -62,6 +62,11 @@ pub trait Runner<T = Command, P = Infallible> {
         None
     }
 
+    /// Returns how many bytes a running command has printed.
+    fn output_size(&self, _job: JobId) -> Option<u64> {
+        None
+    }
+
     /// Returns at most `most` bytes from the end of a running command's output.
     fn output_tail(&self, _job: JobId, _most: usize) -> Option<&[u8]> {
         None

@@ -158,9 +158,15 @@ pub struct LeaseProgress {
     /// Bytes of its result that were sent. An attempt without progress in stages, CPU time or these is given up.
     #[serde(default)]
     pub sent_bytes: u64,
-    /// The end of the stage's output, if the coordinator follows it.
+    /// A part of the stage's output, if the coordinator follows it. What is not UTF-8 is replaced.
     #[serde(default)]
     pub output: String,
+    /// Where the part begins in the output.
+    #[serde(default)]
+    pub output_at: u64,
+    /// How many bytes of the output it is.
+    #[serde(default)]
+    pub output_bytes: u64,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -181,7 +187,7 @@ pub struct LeaseInstruction {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaseAction {
-    /// Send the end of the output with each heartbeat.
+    /// Send the new output with each heartbeat, and a heartbeat each second.
     Follow,
     /// End the attempt and forget it: its result would be refused.
     Supersede,
@@ -391,6 +397,8 @@ impl LeaseProgress {
             memory_kib: 0,
             disk_kib: 0,
             output: String::new(),
+            output_at: 0,
+            output_bytes: 0,
         }
     }
 

@@ -19,7 +19,7 @@ use tanto_bulk::coordinator::control_socket::Response;
 use tanto_bulk::coordinator::install_artifact::PackageInstall;
 use tanto_bulk::coordinator::queries::LastRun;
 use tanto_bulk::coordinator::simulate::forecast::{ForecastRequest, forecast};
-use tanto_bulk::coordinator::{debug_shell, pbulk_files, phases, requests, status_screen};
+use tanto_bulk::coordinator::{debug_shell, follow, pbulk_files, phases, requests, status_screen};
 use tanto_bulk::error::{BulkError, cause};
 use tanto_bulk::publish::publication::{self, ReportForm};
 use tanto_bulk::publish::sign::process;
@@ -75,6 +75,10 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
         }
         BulkCommand::Log(args) => {
             let config = args.config.read()?;
+            if args.follow {
+                return follow::follow(&config, &args.package.to_string_lossy())
+                    .map(|end| CommandOutput { err: end.into_bytes(), ..CommandOutput::default() });
+            }
             LastRun::read(&config)?.log(&config, &args.package.to_string_lossy(), args.stage.as_deref())?
         }
         BulkCommand::Shell(args) => {

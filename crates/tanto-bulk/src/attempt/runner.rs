@@ -174,6 +174,14 @@ impl Runner<Task, AttemptEvent> for AttemptRunner<'_> {
         self.runner.output_so_far(job)
     }
 
+    fn output_size(&self, job: JobId) -> Option<u64> {
+        self.runner.output_size(job)
+    }
+
+    fn output_tail(&self, job: JobId, most: usize) -> Option<&[u8]> {
+        self.runner.output_tail(job, most)
+    }
+
     fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         self.runner.leftovers()
     }

@@ -18,6 +18,7 @@ use tanto_protocol::{
     AttemptOutcome, AttemptResult, HeartbeatAnswer, Lease, LeaseAction, LeaseId, LeaseInstruction, StageResult,
 };
 
+use super::output::{self, MAX_OUTPUT};
 use super::session::ClientSession;
 use super::slots::Incoming;
 use super::uploads::HeldResult;
@@ -66,8 +67,6 @@ pub enum ClientState {
 
 /// Between two looks whether all results are settled.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
-/// Most bytes of output in a heartbeat.
-const MAX_OUTPUT: usize = 8 << 10;
 
 impl ClientFrontend<'_> {
     fn receive(
@@ -105,9 +104,9 @@ impl ClientFrontend<'_> {
             };
             match action {
                 LeaseAction::Follow => {
-                    let output = runner.output_tail(job, MAX_OUTPUT).unwrap_or_default();
-                    let output = String::from_utf8_lossy(output).into_owned();
-                    self.session.update(lease, |progress| progress.output = output);
+                    let size = runner.output_size(job).unwrap_or(0);
+                    let tail = runner.output_tail(job, MAX_OUTPUT).unwrap_or_default();
+                    self.session.update(lease, |progress| output::add(progress, size, tail));
                 }
                 LeaseAction::Supersede => {
                     attempt.is_superseded = true;

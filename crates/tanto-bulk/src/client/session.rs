@@ -13,6 +13,7 @@ use tanto_protocol::{
 
 use tanto_sys::random;
 
+use super::output;
 use super::transport::{Transport, TransportError};
 
 /// Memory and disk space that are free, in KiB.
@@ -43,6 +44,22 @@ struct State {
 struct Running {
     progress: LeaseProgress,
     stage_began: Instant,
+}
+
+/// What a heartbeat has told of a lease.
+struct Reported {
+    lease: LeaseId,
+    stage: String,
+    ended: usize,
+    /// The end of its output in that of the stage.
+    output_end: u64,
+}
+
+impl Reported {
+    fn of(progress: &LeaseProgress) -> Reported {
+        let output_end = progress.output_at + progress.output_bytes;
+        Reported { lease: progress.lease, stage: progress.stage.clone(), ended: progress.ended.len(), output_end }
+    }
 }
 
 impl ClientSession {
@@ -137,8 +154,7 @@ impl ClientSession {
     pub fn heartbeat(&self) -> Result<HeartbeatAnswer, TransportError> {
         let connection = self.connect()?.connection;
         let heartbeat = self.next_heartbeat(connection);
-        let reported: Vec<(LeaseId, usize)> =
-            heartbeat.leases.iter().map(|progress| (progress.lease, progress.ended.len())).collect();
+        let reported: Vec<Reported> = heartbeat.leases.iter().map(Reported::of).collect();
         let answer = self.transport.request(ClientRequest::Heartbeat(heartbeat));
         self.forget_ended(&answer, connection);
         match answer? {
@@ -162,11 +178,14 @@ impl ClientSession {
         Heartbeat { connection, number, memory_kib, disk_kib, leases }
     }
 
-    fn forget_reported(&self, reported: &[(LeaseId, usize)]) {
+    fn forget_reported(&self, reported: &[Reported]) {
         let mut state = self.lock();
-        for (lease, count) in reported {
-            if let Some(Running { progress, .. }) = state.running.get_mut(lease) {
-                progress.ended.drain(..(*count).min(progress.ended.len()));
+        for it in reported {
+            if let Some(Running { progress, .. }) = state.running.get_mut(&it.lease) {
+                progress.ended.drain(..it.ended.min(progress.ended.len()));
+                if progress.stage == it.stage {
+                    output::arrived(progress, it.output_end);
+                }
             }
         }
     }
@@ -182,6 +201,7 @@ impl ClientSession {
         if let Some(running) = self.lock().running.get_mut(&lease) {
             running.stage_began = Instant::now();
             running.progress.stage = stage.to_owned();
+            output::clear(&mut running.progress);
             running.progress.ended.extend(ended);
         }
     }

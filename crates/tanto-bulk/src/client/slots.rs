@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use tanto_protocol::{
-    AttemptOutcome, AttemptResult, Backoff, ClientAnswer, ClientRequest, Digest, HeartbeatAnswer, Lease, RefusalCode,
-    WorkRequest,
+    AttemptOutcome, AttemptResult, Backoff, ClientAnswer, ClientRequest, Digest, HeartbeatAnswer, Lease, LeaseAction,
+    RefusalCode, WorkRequest,
 };
 
 use super::session::{ClientSession, next_delay, unexpected};
@@ -223,6 +223,9 @@ impl Slot {
     }
 }
 
+/// The interval of heartbeats while somebody follows the output of an attempt.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Starts the thread that sends heartbeats.
 pub fn start_heartbeats(session: Arc<ClientSession>, to_loop: ToLoop) -> Result<(), BulkError> {
     spawn("heartbeat".into(), move || {
@@ -231,10 +234,12 @@ pub fn start_heartbeats(session: Arc<ClientSession>, to_loop: ToLoop) -> Result<
             let pause = match session.heartbeat() {
                 Ok(answer) => {
                     backoff.reset();
+                    let is_followed = answer.leases.iter().any(|it| it.action == LeaseAction::Follow);
                     if (answer.drain || !answer.leases.is_empty()) && !to_loop.send(Incoming::Instructions(answer)) {
                         return;
                     }
-                    session.connect().map_or(Duration::ZERO, |it| Duration::from_millis(it.heartbeat_ms))
+                    let pause = session.connect().map_or(Duration::ZERO, |it| Duration::from_millis(it.heartbeat_ms));
+                    if is_followed { pause.min(FOLLOW_INTERVAL) } else { pause }
                 }
                 Err(TransportError::Refused(refusal)) if refusal.code == RefusalCode::Connection => Duration::ZERO,
                 Err(_) => next_delay(&mut backoff),

@@ -9,7 +9,7 @@ use tanto_exec::job::report::TerminationReason;
 use tanto_exec::runner::Runner;
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 
-use super::control_socket::{Request, Response};
+use super::control_socket::{REMOTE, Request, Response};
 use super::dispatch::ClientIndex;
 use super::frontend::Coordinator;
 use super::plan::Planned;
@@ -77,6 +77,10 @@ impl Control<'_, '_> {
             Request::Status => Response::ok(self.coordinator.status(self.schedule)),
             Request::Why(package) => self.why(&package),
             Request::Log { package, stage } => self.log(&package, stage.as_deref()),
+            Request::Follow { package, position } => match self.running_package(&package) {
+                Ok(package) => self.coordinator.followed_output(package, position, &*self.runner),
+                Err(why) => Response::refused(why),
+            },
             Request::Retry { packages, records } => {
                 let (known, unknown) = self.find(&packages);
                 self.retry(&known, &unknown, &records)
@@ -169,21 +173,26 @@ impl Control<'_, '_> {
         }
     }
 
+    fn running_package(&self, word: &str) -> Result<PackageId, String> {
+        let mut named = self.coordinator.plan.find(word)?;
+        named.retain(|package| self.coordinator.running.contains_key(package));
+        match named[..] {
+            [package] => Ok(package),
+            _ => Err(format!("{word} is not being built")),
+        }
+    }
+
     fn log(&mut self, word: &str, stage: Option<&str>) -> Response {
-        let running: Vec<PackageId> = match self.coordinator.plan.find(word) {
-            Ok(packages) => {
-                packages.into_iter().filter(|package| self.coordinator.running.contains_key(package)).collect()
-            }
+        let package = match self.running_package(word) {
+            Ok(package) => package,
             Err(why) => return Response::refused(why),
         };
-        let [package] = running[..] else { return Response::refused(format!("{word} is not being built")) };
         let now = self.coordinator.running[&package].stage.name();
         if stage.is_some_and(|stage| stage != now) {
             return Response::refused(format!("{} is in stage {now}", self.name(package)));
         }
         if let ClientIndex::Remote(_) = self.coordinator.current(package).client {
-            let client = self.coordinator.dispatch.name(self.coordinator.current(package).client);
-            return Response::refused(format!("{} is built by {client}, which has its log", self.name(package)));
+            return Response { code: REMOTE, ..Response::default() };
         }
         Response::ok(self.runner.output_so_far(JobId(package)).unwrap_or_default())
     }

@@ -16,6 +16,9 @@ use tanto_protocol::ToServer;
 /// The name of the socket in the state directory.
 pub const SOCKET: &str = "socket";
 
+/// The code of an answer to `Log`: the package is on another machine, and can be followed.
+pub const REMOTE: u8 = 3;
+
 /// A request. Packages are named as on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -27,6 +30,12 @@ pub enum Request {
         package: String,
         /// Only in this stage.
         stage: Option<String>,
+    },
+    /// The text of a followed package after a position. The answer begins with the position of its end, as 8 bytes, little
+    /// endian.
+    Follow {
+        package: String,
+        position: u64,
     },
     /// Build these, again if they are done.
     Retry {

@@ -160,6 +160,7 @@ impl Coordinator<'_> {
 
     /// Records the stages of a heartbeat.
     fn progressed(&mut self, package: PackageId, progress: LeaseProgress) {
+        self.keep_output(package, &progress);
         let Some(running) = self.running.get(&package) else { return };
         let job = JobId(package);
         let at_ms = self.clock.now_ms().saturating_sub_unsigned(progress.stage_ms).max(running.began_ms);

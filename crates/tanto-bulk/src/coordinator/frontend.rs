@@ -20,6 +20,7 @@ use super::control_socket::{ControlServer, Response};
 use super::dispatch::{ClientIndex, Dispatch, NextState};
 use super::durable_view::LastResult;
 use super::farm::Farm;
+use super::followed::Followed;
 use super::plan::Plan;
 use super::sources::Sources;
 use super::state::{PackageState, Pending, State, StateRecord, Success};
@@ -48,6 +49,8 @@ pub struct Coordinator<'a> {
     /// When the build began.
     pub begun_ms: i64,
     pub running: BTreeMap<PackageId, Running>,
+    /// The output of running packages that users follow.
+    pub followed: Followed,
     /// The package whose job ends now, and the changes of states by its end.
     pub ended: Option<(PackageId, Vec<StateRecord>)>,
     pub last_result: Rc<LastResult>,

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use tanto_record::database::{AttemptRow, Database, PackageRow};
 
-use super::control_socket::{self, AskError, Request, Response};
+use super::control_socket::{self, AskError, REMOTE, Request, Response};
 use super::plan::Plan;
 use super::state::{Detail, State};
-use super::{explain, phase_file, state_dir};
+use super::{explain, follow, phase_file, state_dir};
 use crate::config::Config;
 use crate::error::BulkError;
 use crate::package::name::Name;
@@ -100,9 +100,13 @@ impl LastRun {
         let package = self.find(word)?;
         let request = Request::Log { package: package.name.clone(), stage: wanted.map(str::to_owned) };
         if package.state == State::Running.name()
-            && let Ok(Response { code: 0, out, .. }) = control_socket::ask(Path::new(&config.state), &request)
+            && let Ok(Response { code, out, .. }) = control_socket::ask(Path::new(&config.state), &request)
         {
-            return Ok(String::from_utf8_lossy(&out).into_owned());
+            match code {
+                0 => return Ok(String::from_utf8_lossy(&out).into_owned()),
+                REMOTE => return follow::remote_log(config, &package.name),
+                _ => {}
+            }
         }
         let stages = self.store.stages(self.run)?;
         let is_wanted = |stage: &str| wanted.is_none_or(|wanted| wanted == stage) && stage != "clean";

@@ -429,6 +429,10 @@ impl Runner for ProcessRunner {
         Some(self.running.iter().find(|task| task.job == job)?.output.so_far())
     }
 
+    fn output_size(&self, job: JobId) -> Option<u64> {
+        Some(self.running.iter().find(|task| task.job == job)?.output.total())
+    }
+
     fn output_tail(&self, job: JobId, most: usize) -> Option<&[u8]> {
         Some(self.running.iter().find(|task| task.job == job)?.output.last(most))
     }

@@ -248,6 +248,9 @@ pub struct LogArgs {
     pub package: OsString,
     /// Stage, such as configure or build [default: the last one]
     pub stage: Option<String>,
+    /// Print the output of a running package, and more as it comes, until its build ends
+    #[arg(long, conflicts_with = "stage")]
+    pub follow: bool,
     #[command(flatten)]
     pub config: ConfigArg,
 }

@@ -93,6 +93,9 @@ impl Request {
                 let stage = stage.clone().map(String::into_bytes);
                 [b"log".to_vec(), package.clone().into_bytes()].into_iter().chain(stage).collect()
             }
+            Request::Follow { package, position } => {
+                vec![b"follow".to_vec(), package.clone().into_bytes(), position.to_le_bytes().to_vec()]
+            }
             Request::Retry { packages, records } => {
                 [vec![b"retry".to_vec(), records.clone()], names(packages)].concat()
             }
@@ -114,6 +117,10 @@ impl Request {
             [b"why", package] => Request::Why(text(package)?),
             [b"log", package] => Request::Log { package: text(package)?, stage: None },
             [b"log", package, stage] => Request::Log { package: text(package)?, stage: Some(text(stage)?) },
+            [b"follow", package, position] => Request::Follow {
+                package: text(package)?,
+                position: u64::from_le_bytes((*position).try_into().map_err(|_| FrameError::Malformed)?),
+            },
             [b"retry", records, packages @ ..] => {
                 Request::Retry { packages: all(packages)?, records: records.to_vec() }
             }

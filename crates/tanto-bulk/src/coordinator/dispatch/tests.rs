@@ -84,17 +84,7 @@ fn work(connection: u64, number: u64, slots: u32) -> WorkRequest {
 }
 
 fn progress(lease: u64, stage: &str, cpu_ms: u64) -> LeaseProgress {
-    LeaseProgress {
-        lease: lease_id(lease),
-        stage: stage.into(),
-        stage_ms: 0,
-        ended: vec![],
-        cpu_ms,
-        memory_kib: 0,
-        disk_kib: 0,
-        sent_bytes: 0,
-        output: String::new(),
-    }
+    LeaseProgress { stage: stage.into(), cpu_ms, ..LeaseProgress::new(lease_id(lease)) }
 }
 
 fn heartbeat(connection: u64, number: u64, leases: Vec<LeaseProgress>) -> Heartbeat {
