@@ -1,14 +1,14 @@
 //! The client's connection to the coordinator, which the I/O threads share: says hello again when the connection is lost,
 //! repeats requests that did not arrive, and keeps the progress of all leases for heartbeats.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tanto_protocol::{
     Backoff, Bye, ClientAnswer, ClientRequest, ConnectionId, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer, LeaseId,
-    LeaseProgress, RefusalCode, StageResult,
+    LeaseProgress, MAX_LEASES, RefusalCode, StageResult,
 };
 
 use tanto_sys::random;
@@ -38,7 +38,7 @@ struct State {
     /// Leases whose attempts run.
     running: BTreeMap<LeaseId, Running>,
     /// Leases whose results are not settled.
-    held: BTreeSet<LeaseId>,
+    held: BTreeMap<LeaseId, LeaseProgress>,
 }
 
 struct Running {
@@ -69,7 +69,10 @@ impl ClientSession {
         held: impl IntoIterator<Item = LeaseId>,
         free: Box<dyn Fn() -> FreeResources + Send + Sync>,
     ) -> ClientSession {
-        let state = State { held: held.into_iter().collect(), ..State::default() };
+        let state = State {
+            held: held.into_iter().map(|lease| (lease, LeaseProgress::new(lease))).collect(),
+            ..State::default()
+        };
         ClientSession {
             transport,
             hello,
@@ -103,7 +106,7 @@ impl ClientSession {
         }
         let hello = Hello {
             running: state.running.keys().copied().collect(),
-            held: state.held.iter().copied().collect(),
+            held: state.held.keys().copied().collect(),
             ..self.hello.clone()
         };
         match self.transport.request(ClientRequest::Hello(Box::new(hello)))? {
@@ -174,7 +177,9 @@ impl ClientSession {
             let stage_ms = u64::try_from(it.stage_began.elapsed().as_millis()).unwrap_or(u64::MAX);
             LeaseProgress { stage_ms, ..it.progress.clone() }
         };
-        let (number, leases) = (state.heartbeats, state.running.values().map(progress).collect());
+        let number = state.heartbeats;
+        let leases = state.running.values().map(progress).chain(state.held.values().cloned());
+        let leases = leases.take(MAX_LEASES).collect();
         Heartbeat { connection, number, memory_kib, disk_kib, leases }
     }
 
@@ -216,8 +221,16 @@ impl ClientSession {
     /// Records that an attempt has ended. Returns the stages that were not reported. Its result is held until it is settled.
     pub fn end(&self, lease: LeaseId) -> Vec<StageResult> {
         let mut state = self.lock();
-        state.held.insert(lease);
-        state.running.remove(&lease).map(|it| it.progress.ended).unwrap_or_default()
+        let last = state.running.remove(&lease).map_or_else(|| LeaseProgress::new(lease), |it| it.progress);
+        state.held.insert(lease, LeaseProgress { cpu_ms: last.cpu_ms, ..LeaseProgress::new(lease) });
+        last.ended
+    }
+
+    /// Records that bytes of a result were sent.
+    pub fn sent(&self, lease: LeaseId, bytes: u64) {
+        if let Some(progress) = self.lock().held.get_mut(&lease) {
+            progress.sent_bytes = progress.sent_bytes.saturating_add(bytes);
+        }
     }
 
     /// Forgets a lease.
@@ -277,4 +290,92 @@ fn is_temporary(code: RefusalCode) -> bool {
 
 pub(super) fn unexpected(answer: &ClientAnswer) -> TransportError {
     TransportError::Failed(format!("the server gave an unexpected answer: {answer:?}").chars().take(200).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    use tanto_protocol::{Digest, InstanceId};
+
+    /// Answers hello, and keeps the last heartbeat.
+    #[derive(Default)]
+    struct Server {
+        last: Mutex<Option<Heartbeat>>,
+    }
+
+    impl Transport for Server {
+        fn request(&self, request: ClientRequest) -> Result<ClientAnswer, TransportError> {
+            match request {
+                ClientRequest::Hello(_) => Ok(ClientAnswer::Hello(HelloAnswer {
+                    connection: ConnectionId([1; 16]),
+                    heartbeat_ms: 1,
+                    missing_ms: 1,
+                    warnings: Vec::new(),
+                })),
+                ClientRequest::Heartbeat(heartbeat) => {
+                    *self.last.lock().unwrap() = Some(heartbeat);
+                    Ok(ClientAnswer::Heartbeat(HeartbeatAnswer::default()))
+                }
+                other => Err(TransportError::Failed(format!("{other:?}"))),
+            }
+        }
+
+        fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, TransportError> {
+            Ok(digests.to_vec())
+        }
+
+        fn download(&self, _: Digest, _: &Path) -> Result<(), TransportError> {
+            Ok(())
+        }
+
+        fn upload(&self, _: Digest, _: &Path, _: &dyn Fn(u64)) -> Result<(), TransportError> {
+            Ok(())
+        }
+    }
+
+    fn hello() -> Hello {
+        Hello {
+            version: "1".into(),
+            name: "a".into(),
+            instance: InstanceId([0; 16]),
+            replace: false,
+            slots: 1,
+            cpus: 1,
+            memory_kib: 1,
+            disk_kib: 1,
+            environment: Default::default(),
+            labels: Vec::new(),
+            root: false,
+            running: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn heartbeats_list_results_until_they_are_settled() {
+        let [earlier, lease] = [1, 2].map(|number| LeaseId([number; 16]));
+        let server = Arc::new(Server::default());
+        let transport = Arc::clone(&server) as Arc<dyn Transport>;
+        let session = ClientSession::new(transport, hello(), [earlier], Box::new(|| (1, 1)));
+        let listed = || {
+            session.heartbeat().unwrap();
+            let heartbeat = server.last.lock().unwrap().take().unwrap();
+            let progress = |it: LeaseProgress| (it.lease, it.stage, it.cpu_ms, it.sent_bytes);
+            heartbeat.leases.into_iter().map(progress).collect::<Vec<_>>()
+        };
+        session.begin(lease);
+        session.stage_begins(lease, "build", None);
+        session.update(lease, |progress| progress.cpu_ms = 7);
+        let of_earlier = (earlier, String::new(), 0, 0);
+        assert_eq!(listed(), [(lease, "build".into(), 7, 0), of_earlier.clone()]);
+        session.end(lease);
+        session.sent(lease, 100);
+        session.sent(lease, 50);
+        assert_eq!(listed(), [of_earlier, (lease, String::new(), 7, 150)]);
+        session.settled(earlier);
+        session.settled(lease);
+        assert_eq!(listed(), []);
+    }
 }

@@ -16,8 +16,8 @@ pub trait Transport: Send + Sync {
     /// Downloads a blob to a file that does not exist, and verifies it.
     fn download(&self, digest: Digest, to: &Path) -> Result<(), TransportError>;
 
-    /// Uploads a file as a blob.
-    fn upload(&self, digest: Digest, from: &Path) -> Result<(), TransportError>;
+    /// Uploads a file as a blob. Calls `sent` with the number of bytes of each piece that is sent.
+    fn upload(&self, digest: Digest, from: &Path, sent: &dyn Fn(u64)) -> Result<(), TransportError>;
 }
 
 /// Why a request failed.

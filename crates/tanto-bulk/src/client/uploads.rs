@@ -149,7 +149,8 @@ impl Uploads {
         loop {
             for digest in missing.drain(..) {
                 if let Some(path) = blobs.get(&digest) {
-                    self.repeat(|| self.session.transport().upload(digest, path))?;
+                    let sent = |bytes| self.session.sent(held.lease, bytes);
+                    self.repeat(|| self.session.transport().upload(digest, path, &sent))?;
                 }
             }
             let request = |connection| ClientRequest::Result(Box::new(ResultReport { connection, ..report.clone() }));

@@ -210,7 +210,7 @@ mod tests {
             fs::write(to, CONTENT).map_err(|error| TransportError::Failed(error.to_string()))
         }
 
-        fn upload(&self, _: Digest, _: &Path) -> Result<(), TransportError> {
+        fn upload(&self, _: Digest, _: &Path, _: &dyn Fn(u64)) -> Result<(), TransportError> {
             Ok(())
         }
     }

@@ -88,6 +88,11 @@ impl Connection {
 
     /// Uploads a file, from where an earlier call broke off.
     pub fn put(&self, digest: &Digest, path: &Path) -> Result<(), ClientError> {
+        self.put_counted(digest, path, &|_| {})
+    }
+
+    /// Like `put`; calls `sent` with the number of bytes of each piece that is sent.
+    pub fn put_counted(&self, digest: &Digest, path: &Path, sent: &dyn Fn(u64)) -> Result<(), ClientError> {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
         let blob = self.blob_path(digest);
@@ -96,8 +101,22 @@ impl Connection {
             Arrived::Until(at) => at.min(size),
         };
         file.seek(SeekFrom::Start(at))?;
-        let mut rest = (&mut file).take(size - at);
+        let mut rest = Counted { from: (&mut file).take(size - at), sent };
         self.transport.patch(&format!("{blob}?at={at}&size={size}"), size - at, &mut rest)
+    }
+}
+
+/// Counts what is read.
+struct Counted<'a, R> {
+    from: R,
+    sent: &'a dyn Fn(u64),
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        (self.sent)(read as u64);
+        Ok(read)
     }
 }
 

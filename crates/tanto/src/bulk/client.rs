@@ -240,8 +240,8 @@ impl Transport for Http {
         .map_err(transport_error)
     }
 
-    fn upload(&self, digest: Digest, from: &Path) -> Result<(), TransportError> {
-        self.0.put(&digest, from).map_err(transport_error)
+    fn upload(&self, digest: Digest, from: &Path, sent: &dyn Fn(u64)) -> Result<(), TransportError> {
+        self.0.put_counted(&digest, from, sent).map_err(transport_error)
     }
 }
 

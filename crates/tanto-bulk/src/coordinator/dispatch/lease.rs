@@ -183,6 +183,8 @@ pub(super) struct LastProgress {
     pub stage: String,
     pub cpu_ms: u64,
     pub sent_bytes: u64,
+    /// The attempt has ended; its result is being sent.
+    pub has_ended: bool,
     /// Usage in the last heartbeat.
     pub used: ResourceNeeds,
 }

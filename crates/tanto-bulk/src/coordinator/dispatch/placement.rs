@@ -209,7 +209,8 @@ impl Dispatch {
     /// Memory and disk space of a client that its attempts are not expected to use.
     pub(super) fn headroom(&self, client: usize) -> ResourceNeeds {
         let it = &self.clients[client];
-        let running = it.leases.iter().map(|id| &self.leases[id]).filter(|lease| lease.state != LeaseState::Reported);
+        let running = it.leases.iter().map(|id| &self.leases[id]);
+        let running = running.filter(|lease| lease.state != LeaseState::Reported && !lease.progress.has_ended);
         running.fold(it.free, |free, lease| {
             let (expected, used) = (lease.terms.needs, lease.progress.used);
             let less = |free: u64, expected: u64, used: u64| free.saturating_sub(expected.saturating_sub(used));

@@ -226,6 +226,7 @@ impl Dispatch {
             stage: stage.clone(),
             cpu_ms: *cpu_ms,
             sent_bytes: *sent_bytes,
+            has_ended: stage.is_empty() && (last.has_ended || !last.stage.is_empty()),
             used: ResourceNeeds { memory_kib: *memory_kib, disk_kib: *disk_kib },
         };
         let package = entry.package;

@@ -23,6 +23,32 @@ fn refused_clients_are_remembered_until_they_are_accepted() {
 }
 
 #[test]
+fn an_upload_is_progress_and_needs_no_memory() {
+    let mut dispatch = dispatch();
+    connect(&mut dispatch, 0, "a", 1);
+    dispatch.work(0, &token("a"), &work(1, 1, 2), 1).unwrap();
+    assert_eq!(start(&mut dispatch, 0, 1, 1), Some(0));
+    dispatch.take_answers(0, "");
+    let idle = TERMS.idle_ms;
+    let mut number = 0;
+    let mut beat = |dispatch: &mut Dispatch, now: i64, progress: LeaseProgress| {
+        number += 1;
+        dispatch.heartbeat(now, &token("a"), &heartbeat(1, number, vec![progress])).unwrap();
+        dispatch.tick(now);
+        dispatch.lease(lease_id(1)).unwrap().state()
+    };
+    beat(&mut dispatch, 0, progress(1, "package", 7));
+    assert_eq!(dispatch.headroom(0).memory_kib, 15 * GIB, "it is expected to use more");
+    for (at, sent_bytes) in [(1, 0), (idle - 1, 10), (2 * idle - 2, 20)] {
+        let upload = LeaseProgress { sent_bytes, ..progress(1, "", 7) };
+        assert_eq!(beat(&mut dispatch, at, upload), LeaseState::Running, "{at}");
+        assert_eq!(dispatch.headroom(0).memory_kib, 16 * GIB);
+    }
+    let stuck = LeaseProgress { sent_bytes: 20, ..progress(1, "", 7) };
+    assert_eq!(beat(&mut dispatch, 3 * idle - 1, stuck), LeaseState::Superseded(Cause::Stuck));
+}
+
+#[test]
 fn packages_of_a_silent_client_are_counted() {
     let mut dispatch = dispatch();
     connect(&mut dispatch, 0, "a", 1);
