@@ -3,6 +3,7 @@
     watch.py TANTO
 """
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -71,12 +72,38 @@ def output_of_a_client_is_followed(tanto, directory):
     print("ok log: the output of a client is followed, without gaps")
 
 
+def the_packages_of_a_lost_client_restart(tanto, directory):
+    """A killed client is listed as lost, with its packages, which another one builds after the configured time."""
+    times = 'client_heartbeat = "1s"\nclient_lost_after = "5s"\nclient_restart_min = "20s"\nclient_restart_max = "20s"\n'
+    with Farm(tanto, directory, ("base",), f"build_clients = 1\n{times}") as farm:
+        makefile = directory / "tree/base/zero/Makefile"
+        wait = "do-build=\twhile ! test -e ${.CURDIR}/go; do sleep 0.1; done\n"
+        makefile.write_text(makefile.read_text().replace(".include", wait + ".include"))
+        config = directory / "bulk.toml"
+        config.write_text(config.read_text() + '[place]\nzero = "big"\n')
+        farm.serve()
+        farm.token("lost")
+        lost = farm.client("lost", "--slots", "1", "--label", "big")
+        build = farm.build()
+        until(lambda: re.search("lost +zero-0 +build ", ask(farm, "status")) or build.poll() is not None, "it builds")
+        lost.kill()
+        until(lambda: "lost; 1 package restarts in " in ask(farm, "clients"), "the client is lost")
+        farm.token("other")
+        # Its tree has the file for which the package waits.
+        farm.client("other", "--slots", "1", "--label", "big")
+        until(lambda: (directory / "other/tree/base/zero").exists(), "it has the tree")
+        (directory / "other/tree/base/zero/go").touch()
+        farm.wait(build, 0, "build.log")
+        assert farm.clients_of()["zero-0"] == "other", farm.clients_of()
+    print("ok lost: the packages of a lost client restart after the configured time")
+
+
 def main():
     tanto = Path(sys.argv[1]).resolve()
     if not can_create_sandboxes(None):
         print("watch: skipped: this machine permits no sandboxes")
         return
-    for test in (packages_wait_for_a_client_with_their_label, output_of_a_client_is_followed):
+    for test in (packages_wait_for_a_client_with_their_label, output_of_a_client_is_followed, the_packages_of_a_lost_client_restart):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

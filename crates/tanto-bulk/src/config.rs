@@ -3,6 +3,7 @@
 mod client;
 pub mod file;
 mod keys;
+mod lease_times;
 pub mod pbulk;
 mod read;
 mod stage;
@@ -257,6 +258,13 @@ mod tests {
             ("[stage.clean]\ndisk_limit = \"1G\"", 14, "unknown key 'disk_limit'"),
             ("[stage.scan]\ndisk_limit = \"1G\"", 13, "unknown key 'disk_limit'"),
             ("stage = 1", 8, "expected a table [stage.NAME]"),
+            ("client_heartbeat = \"0\"", 19, "expected a time from 1s to 10m"),
+            ("client_heartbeat = \"11m\"", 19, "expected a time from 1s to 10m"),
+            ("client_heartbeat = \"1m\"", 19, "client_lost_after, 1m, is less than three heartbeats"),
+            ("client_lost_after = \"29s\"", 20, "client_lost_after, 29s, is less than three heartbeats"),
+            ("client_lost_after = \"0\"", 20, "expected a time from 3s to 24h"),
+            ("client_restart_max = \"8d\"", 21, "expected a time from 1s to 168h"),
+            ("client_restart_min = \"1h\"", 21, "client_restart_min is more than client_restart_max, 30m"),
             ("labels = \"big\"", 9, "expected a list such as [\"big\"]"),
             ("labels = [\"Big\"]", 10, "expected a name of 1 to 63 of a-z, 0-9, '.', '_' and '-'"),
             ("place = 1", 8, "expected a table [place]"),

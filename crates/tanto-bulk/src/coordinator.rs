@@ -51,7 +51,7 @@ use tanto_record::database::journal::Journal;
 use tanto_record::estimates::TimeLeftEstimator;
 
 use self::control_socket::ControlServer;
-use self::dispatch::{Dispatch, LeaseTimes, LocalSlots};
+use self::dispatch::{Dispatch, LocalSlots};
 use self::durable_view::{DurableView, LastResult};
 use self::farm::Farm;
 use self::frontend::Coordinator;
@@ -94,6 +94,7 @@ impl Build<'_> {
             view.event(Event::Planned { job: JobId(package), expected_ms });
         }
         let labels = farm.as_ref().map(|farm| farm.places.local_labels().to_vec()).unwrap_or_default();
+        let times = farm.as_ref().map(|farm| farm.times).unwrap_or_default();
         let slots = LocalSlots::new(settings.clients).with_labels(labels);
         let mut coordinator = Coordinator {
             plan,
@@ -103,7 +104,7 @@ impl Build<'_> {
             control,
             sources,
             farm,
-            dispatch: Dispatch::new(LeaseTimes::default(), slots, clock.now_ms()),
+            dispatch: Dispatch::new(times, slots, clock.now_ms()),
             workdirs,
             estimator,
             begun_ms: clock.now_ms(),

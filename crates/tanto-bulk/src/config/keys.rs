@@ -218,6 +218,14 @@ values {
         "The maximum size of the files that the server keeps. \"0\": all of the disk but 1 GiB.";
     blob_keep: Time = Some(3_600_000),
         "The server keeps files that no build needs for this time after their last use.";
+    client_heartbeat: Time = Some(10_000),
+        "How often clients tell that they are alive: 1s to 10m.";
+    client_lost_after: Time = Some(60_000),
+        "A client that was not heard for this time is lost: at least three heartbeats.";
+    client_restart_min: Time = Some(300_000),
+        "The packages of a lost client wait for it for a quarter of the time that was spent on them, but at least for this time.";
+    client_restart_max: Time = Some(1_800_000),
+        "And at most for this time.";
     labels: Labels = Vec::new(),
         "The labels of this machine, such as [\"big\"]: packages that need another one are built elsewhere.";
 }

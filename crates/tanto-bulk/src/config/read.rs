@@ -5,6 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{DISK_LIMIT, Field, KEYS, Key, OF_STAGES};
+use super::lease_times;
 use super::{Config, Limits, NO_SANDBOX, SandboxKind, Scratch, Stage};
 
 /// An error in a configuration file.
@@ -57,11 +58,12 @@ pub(super) fn read(text: &str) -> Result<Config, ConfigError> {
     }
     // Limits of all stages apply to single stages, wherever they are set.
     stage_tables.map_or(Ok(()), |value| stages(&mut config, value))?;
+    lease_times::check(&config, table.get_ref())?;
     Ok(config)
 }
 
 type Name<'t> = Spanned<toml::de::DeString<'t>>;
-type Value<'t> = Spanned<DeValue<'t>>;
+pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// Sorts by offset, so that the first error is reported.
 fn sorted<'a, 't>(table: &'a DeTable<'t>) -> Vec<(&'a Name<'t>, &'a Value<'t>)> {
@@ -75,7 +77,7 @@ fn unknown(kind: &'static str, name: &Name<'_>, known: impl Iterator<Item = &'st
     ConfigError { at: name.span().start, problem: ConfigProblem::Unknown { kind, name: text, known: known.collect() } }
 }
 
-fn error_at(value: &Value<'_>, why: &str) -> ConfigError {
+pub(super) fn error_at(value: &Value<'_>, why: &str) -> ConfigError {
     ConfigError { at: value.span().start, problem: ConfigProblem::Message(why.to_owned()) }
 }
 

@@ -21,7 +21,7 @@ use tanto_protocol::{BuildDescription, Digest, LeaseId, LeaseProgress, PackageBl
 
 use self::place::Places;
 use super::control_socket::LinkEvent;
-use super::dispatch::DispatchEffect;
+use super::dispatch::{DispatchEffect, LeaseTimes};
 use super::frontend::Coordinator;
 use super::status::span;
 use crate::attempt::runner::AttemptEvent;
@@ -47,6 +47,7 @@ pub struct Farm {
     settling: Vec<(LeaseId, Option<u64>)>,
     wakeups: VecDeque<Wakeup<AttemptEvent>>,
     pub places: Places,
+    pub times: LeaseTimes,
 }
 
 /// Missing blobs that are named to a client in one answer.
@@ -70,6 +71,7 @@ impl Farm {
             settling: Vec::new(),
             wakeups: VecDeque::new(),
             places: Places::default(),
+            times: LeaseTimes::default(),
         }
     }
 

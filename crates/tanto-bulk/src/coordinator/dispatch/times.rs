@@ -1,5 +1,7 @@
 //! The times of leases, and the clock that measures them.
 
+use crate::config::Config;
+
 /// Times of leases, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseTimes {
@@ -38,17 +40,18 @@ impl Default for LeaseTimes {
 }
 
 impl LeaseTimes {
-    /// Returns the times divided by a number.
-    pub fn divided_by(self, divisor: i64) -> LeaseTimes {
+    /// The times that the configuration sets.
+    pub fn of(config: &Config) -> LeaseTimes {
+        let default = LeaseTimes::default();
+        let silent_ms = config.client_lost_after.unwrap_or(default.silent_ms);
         LeaseTimes {
-            heartbeat_ms: self.heartbeat_ms / divisor,
-            silent_ms: self.silent_ms / divisor,
-            confirm_ms: self.confirm_ms / divisor,
-            wait_ms: self.wait_ms / divisor,
-            reopen_min_ms: self.reopen_min_ms / divisor,
-            reopen_max_ms: self.reopen_max_ms / divisor,
-            long_lived_ms: self.long_lived_ms / divisor,
-            reserve_ms: self.reserve_ms / divisor,
+            heartbeat_ms: config.client_heartbeat.unwrap_or(default.heartbeat_ms),
+            silent_ms,
+            // A heartbeat confirms an offer, and comes at least once in this time.
+            confirm_ms: silent_ms / 2,
+            reopen_min_ms: config.client_restart_min.unwrap_or(default.reopen_min_ms),
+            reopen_max_ms: config.client_restart_max.unwrap_or(default.reopen_max_ms),
+            ..default
         }
     }
 

@@ -13,6 +13,7 @@ use tanto_protocol::{BuildDescription, Digest, Environment, PackageBlob};
 use super::Farm;
 use super::place::Places;
 use crate::config::Config;
+use crate::coordinator::dispatch::LeaseTimes;
 use crate::coordinator::plan::Plan;
 use crate::error::BulkError;
 use crate::machine_environment::build_environment;
@@ -48,7 +49,8 @@ pub fn prepare(config: &Config, run: i64, plan: &Plan) -> Result<Option<Farm>, B
     description.environment = build_environment(config, &description);
     let packages = package_blobs(config, plan)?;
     let places = Places::new(config, plan);
-    Ok(Some(Farm { places, ..Farm::new(description, store, tree, packages) }))
+    let times = LeaseTimes::of(config);
+    Ok(Some(Farm { places, times, ..Farm::new(description, store, tree, packages) }))
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> BulkError {
