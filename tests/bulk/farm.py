@@ -31,10 +31,10 @@ def until(condition, description):
 class Farm:
     """A build, its server, and clients on this machine."""
 
-    def __init__(self, tanto, directory, categories, settings=""):
+    def __init__(self, tanto, directory, categories, settings="", kind=Place):
         self.port = free_port()
         listen = f'listen = "127.0.0.1:{self.port}"\nserver_url = "https://localhost:{self.port}"\n'
-        self.place = Place(tanto, directory, categories, f'sandbox = "bind"\n{listen}{settings}')
+        self.place = kind(tanto, directory, categories, f'sandbox = "bind"\n{listen}{settings}')
         self.tanto, self.directory = tanto, directory
         self.processes = []
         self.archive_kit()
@@ -57,9 +57,12 @@ class Farm:
         config.write_text(config.read_text().replace('bootstrapkit = "kit"', 'bootstrapkit = "kit.tgz"'))
 
     def start(self, log, *words, environment=None):
+        return self.launch(log, [self.tanto, "bulk", *words], environment)
+
+    def launch(self, log, command, environment=None):
         with (self.directory / log).open("ab") as output:
             process = subprocess.Popen(
-                [self.tanto, "bulk", *words],
+                command,
                 cwd=self.directory,
                 env=environment or self.place.environment,
                 stdin=subprocess.DEVNULL,

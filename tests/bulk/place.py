@@ -2,9 +2,11 @@
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,11 +83,22 @@ class Place:
     def packages(self):
         return sorted(path.name.removesuffix(".tgz") for path in (self.directory / "packages/All").glob("*.tgz"))
 
+    def contents(self):
+        """The modes, links and digests of all files in each package."""
+        return {path.name: dict(members(path)) for path in (self.directory / "packages/All").glob("*.tgz")}
+
     def state(self, name):
         """The state and the reason."""
         _, _, said = self.run("why", name).partition("\n")[0].partition(": ")
         state, _, why = said.partition(" (")
         return state, why.removesuffix(")")
+
+
+def members(path):
+    with tarfile.open(path) as archive:
+        for member in archive:
+            data = archive.extractfile(member).read() if member.isreg() else b""
+            yield member.name, (member.type, member.mode, member.linkname, hashlib.sha256(data).hexdigest())
 
 
 class Some(Place):
