@@ -3,7 +3,10 @@
     watch.py TANTO
 """
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -98,12 +101,54 @@ def the_packages_of_a_lost_client_restart(tanto, directory):
     print("ok lost: the packages of a lost client restart after the configured time")
 
 
+def clients_are_started_when_packages_wait(tanto, directory):
+    """The command starts a client from the join file of a pool; it is no part of the build."""
+    with Farm(tanto, directory, ("base",), "build_clients = 1\n") as farm:
+        client = f"{tanto} bulk client --join $TANTO_JOIN --dir {directory}/pool --slots 1 --label big --max-idle 1s"
+        start = (
+            f"cd {directory}; echo $TANTO_PACKAGES $TANTO_CLIENTS $TANTO_BUILD $TANTO_URL; "
+            f"env -u MAKECONF {client} >pool.log 2>&1 & echo $! >pid"
+        )
+        config = directory / "bulk.toml"
+        keys = f'client_start = "{start}"\nclient_start_join = "pool.join"\nclient_start_max = 3\n'
+        config.write_text(keys + config.read_text() + '[place]\nzero = "big"\n')
+        farm.serve()
+        assert "client_start_join" in farm.place.error("build", "--resolved", "presolve"), "without a join file"
+        farm.token("pool", "--pool", "--max-clients", "2")
+        try:
+            farm.wait(farm.build(), 0, "build.log")
+            assert farm.clients_of()["zero-0"] == "pool-1", farm.clients_of()
+            said = farm.log("state/client-start.log").splitlines()
+            assert said == [f"1 1 build https://localhost:{farm.port}"], said
+            pid = int((directory / "pid").read_text())
+            until(lambda: not Path(f"/proc/{pid}").exists(), "the idle client ends")
+        finally:
+            with contextlib.suppress(OSError):
+                os.kill(int((directory / "pid").read_text()), signal.SIGTERM)
+        failing = config.read_text().replace(start, "echo no machines; exit 3")
+        config.write_text("client_start_interval = '1s'\n" + failing)
+        again = farm.start("again.log", "build", "--resolved", "presolve", "--again")
+        tries = lambda: farm.log("state/client-start.log").count("no machines")
+        until(lambda: tries() > 2 or again.poll() is not None, "it is tried again")
+        farm.place.run("skip", "zero")
+        farm.wait(again, 0, "again.log")
+        said = farm.log("again.log")
+        assert said.count("client_start failed: exit status: 3; its output is in ") == 1, said
+    print("ok client_start: clients are started when packages wait, and end when there are none")
+
+
 def main():
     tanto = Path(sys.argv[1]).resolve()
     if not can_create_sandboxes(None):
         print("watch: skipped: this machine permits no sandboxes")
         return
-    for test in (packages_wait_for_a_client_with_their_label, output_of_a_client_is_followed, the_packages_of_a_lost_client_restart):
+    tests = (
+        packages_wait_for_a_client_with_their_label,
+        output_of_a_client_is_followed,
+        the_packages_of_a_lost_client_restart,
+        clients_are_started_when_packages_wait,
+    )
+    for test in tests:
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

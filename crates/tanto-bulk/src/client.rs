@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::View;
@@ -47,6 +47,8 @@ pub struct BuildClient<'a> {
     pub tree: Option<Digest>,
     /// Contains the client's files.
     pub dir: PathBuf,
+    /// The client leaves after this time without a package.
+    pub max_idle: Option<Duration>,
     /// Returns free memory in KiB.
     pub free_memory: fn() -> u64,
 }
@@ -62,7 +64,7 @@ impl BuildClient<'_> {
     /// Builds packages until the coordinator drains or refuses the client, or a signal interrupts it. The process has one
     /// thread, and is in its mount namespace.
     pub fn run(self, view: &mut dyn View) -> Result<BuildOutcome, BulkError> {
-        let BuildClient { settings, runner, transport, hello, tree, dir, free_memory } = self;
+        let BuildClient { settings, runner, transport, hello, tree, dir, max_idle, free_memory } = self;
         let failed = |error| BulkError::io("opening ", &dir)(error);
         let workspace = Workspace::open(Path::new(&settings.packages), &settings.suffix, &dir.join("blobs"));
         let workspace = Arc::new(workspace.map_err(failed)?);
@@ -93,6 +95,9 @@ impl BuildClient<'_> {
             jobs: 0,
             first_attempt: seconds_since_1970(),
             state: ClientState::Working,
+            max_idle,
+            idle_since: Instant::now(),
+            sent_bytes: 0,
         };
         let mut schedule = Schedule::new();
         schedule.begin();
@@ -109,7 +114,7 @@ impl BuildClient<'_> {
         session.stop();
         match frontend.state {
             ClientState::Refused(why) => Err(BulkError::Invalid(why)),
-            ClientState::Working | ClientState::Draining => Ok(outcome),
+            ClientState::Working | ClientState::Draining | ClientState::Idle => Ok(outcome),
         }
     }
 }

@@ -16,6 +16,7 @@ use tanto_bulk::config::{Config, pbulk};
 use tanto_bulk::coordinator::bulk_build::{self, BuildEnd, BuildReport, BuildRequest};
 use tanto_bulk::coordinator::check::{CheckRequest, check};
 use tanto_bulk::coordinator::control_socket::Response;
+use tanto_bulk::coordinator::farm::starter;
 use tanto_bulk::coordinator::install_artifact::PackageInstall;
 use tanto_bulk::coordinator::queries::LastRun;
 use tanto_bulk::coordinator::simulate::forecast::{ForecastRequest, forecast};
@@ -103,6 +104,7 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
         BulkCommand::Enter(args) => return Ok(run_internal_command(b"enter", args)),
         BulkCommand::Fetch(args) => return Ok(run_internal_command(b"fetch", args)),
         BulkCommand::Deliver(args) => return Ok(run_internal_command(b"deliver", args)),
+        BulkCommand::Starter(args) => return Ok(run_internal_command(b"starter", args)),
         BulkCommand::Signer(args) => return Ok(run_internal_command(b"signer", args)),
     };
     Ok(CommandOutput::printed(text, 0))
@@ -126,6 +128,7 @@ pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<CommandOutput> {
             PackageInstall::read(args).map(run).map(|result| exit_of("the package", result))
         }
         b"signer" => serve_signer(args),
+        b"starter" => serve_starter(args),
         _ => return None,
     };
     let refusal = || CommandOutput::failed(format!("'tanto bulk {}' is internal", String::from_utf8_lossy(name)));
@@ -136,6 +139,13 @@ pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<CommandOutput> {
 fn serve_signer(args: &[Vec<u8>]) -> Option<CommandOutput> {
     let [command, keys] = args else { return None };
     let served = process::serve(std::str::from_utf8(command).ok()?, file::path(keys));
+    Some(served.map_or_else(|error| failed(&error), |()| CommandOutput::default()))
+}
+
+/// Runs `client_start`, with the state directory, the join file and the command as arguments.
+fn serve_starter(args: &[Vec<u8>]) -> Option<CommandOutput> {
+    let [state, join, command] = args else { return None };
+    let served = starter::serve(file::path(state), file::path(join), std::str::from_utf8(command).ok()?);
     Some(served.map_or_else(|error| failed(&error), |()| CommandOutput::default()))
 }
 

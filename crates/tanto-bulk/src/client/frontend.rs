@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
@@ -44,6 +44,11 @@ pub struct ClientFrontend<'a> {
     /// Numbers of attempts, which name directories, begin after this one.
     pub first_attempt: u32,
     pub state: ClientState,
+    /// The client leaves after this time without an attempt or an upload.
+    pub max_idle: Option<Duration>,
+    pub idle_since: Instant,
+    /// Bytes sent of the results that are being uploaded.
+    pub sent_bytes: u64,
 }
 
 /// An attempt at the package of a lease.
@@ -61,10 +66,14 @@ pub enum ClientState {
     Working,
     /// It ends with its last attempt.
     Draining,
+    /// It had no package for long. It leaves at once, and keeps results that were not accepted.
+    Idle,
     /// The coordinator refuses it, for this reason.
     Refused(String),
 }
 
+/// Between two looks whether the client was idle for too long.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks whether all results are settled.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -131,6 +140,17 @@ impl ClientFrontend<'_> {
                 let why = format!("its files cannot be kept: {error}");
                 AttemptResult { stages: result.stages, ..AttemptResult::of(AttemptOutcome::MachineFailed { why }) }
             }
+        }
+    }
+
+    fn leave_if_idle(&mut self) {
+        let sent = self.session.sent_bytes();
+        if !self.attempts.is_empty() || sent != self.sent_bytes {
+            (self.idle_since, self.sent_bytes) = (Instant::now(), sent);
+        }
+        let is_idle = self.max_idle.is_some_and(|it| self.idle_since.elapsed() >= it);
+        if self.state == ClientState::Working && is_idle {
+            self.state = ClientState::Idle;
         }
     }
 
@@ -211,13 +231,15 @@ impl Frontend<Task, AttemptEvent> for ClientFrontend<'_> {
         match self.state {
             ClientState::Working => true,
             ClientState::Draining => !self.attempts.is_empty() || self.session.holds_results(),
+            ClientState::Idle => false,
             ClientState::Refused(_) => !self.attempts.is_empty(),
         }
     }
 
     fn control_interval(&self) -> Option<Duration> {
         // Nothing wakes the loop when a result is settled.
-        (self.state == ClientState::Draining).then_some(DRAIN_INTERVAL)
+        let drains = (self.state == ClientState::Draining).then_some(DRAIN_INTERVAL);
+        drains.or(self.max_idle.filter(|_| self.attempts.is_empty()).map(|it| it.min(IDLE_INTERVAL)))
     }
 
     fn poll_control(
@@ -231,6 +253,7 @@ impl Frontend<Task, AttemptEvent> for ClientFrontend<'_> {
         while let Ok(message) = self.incoming.try_recv() {
             self.receive(message, schedule, runner, view);
         }
+        self.leave_if_idle();
         Ok(())
     }
 

@@ -233,6 +233,11 @@ impl ClientSession {
         }
     }
 
+    /// Returns the bytes sent of the results that are not settled.
+    pub fn sent_bytes(&self) -> u64 {
+        self.lock().held.values().map(|progress| progress.sent_bytes).fold(0, u64::saturating_add)
+    }
+
     /// Forgets a lease.
     pub fn settled(&self, lease: LeaseId) {
         let mut state = self.lock();

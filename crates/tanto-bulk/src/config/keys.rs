@@ -218,6 +218,14 @@ values {
         "The maximum size of the files that the server keeps. \"0\": all of the disk but 1 GiB.";
     blob_keep: Time = Some(3_600_000),
         "The server keeps files that no build needs for this time after their last use.";
+    client_start: Text = String::new(),
+        "A shell command that starts clients when packages wait for some. Empty: none.";
+    client_start_join: Path = String::new(),
+        "The join file for them, which 'tanto bulk token add NAME --pool' wrote.";
+    client_start_interval: Time = Some(300_000),
+        "The least time between two runs of the command.";
+    client_start_max: Count = 16,
+        "The command does not run while so many clients are connected.";
     client_heartbeat: Time = Some(10_000),
         "How often clients tell that they are alive: 1s to 10m.";
     client_lost_after: Time = Some(60_000),

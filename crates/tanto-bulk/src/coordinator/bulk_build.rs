@@ -17,6 +17,7 @@ use tanto_sys::fs::page_cache;
 use tanto_sys::ipc::epoll::{Epoll, Interest};
 
 use super::control_socket::Server;
+use super::farm::starter::ClientStarter;
 use super::farm::{self, Farm};
 use super::phase_file::{self, Phase};
 use super::phases::{self, PackageSource, run_script};
@@ -85,6 +86,7 @@ fn run_locked<V: View>(
     preflight::check_config(config)?;
     let mut state = state_dir::take(config)?;
     let _prefix = preflight::lock_prefix(config)?;
+    let starter = ClientStarter::start(config)?;
     let environment = prepare(config, &mut state)?;
     let one_user = environment.as_ref().is_some_and(|it| it.as_user);
     preflight::check_user(config, one_user)?;
@@ -113,7 +115,10 @@ fn run_locked<V: View>(
         plan.exclude_multi_user();
     }
     plan.expect_needs(&costs, settings.scratch_memory());
-    let farm = farm::prepare::prepare(config, run, &plan)?;
+    let mut farm = farm::prepare::prepare(config, run, &plan)?;
+    if let Some(farm) = &mut farm {
+        farm.starter = starter;
+    }
     let journal = Journal::start(store, run).map_err(BulkError::of("starting"))?;
     let (outcome, plan, store) = build(config, &settings, (plan, sources, farm), &estimates, journal, &mut view()?)?;
     let summary = queries::summary(&store, run)?;

@@ -8,6 +8,7 @@ pub mod prepare;
 mod relay;
 mod results;
 mod roots;
+pub mod starter;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -17,9 +18,11 @@ use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::report::JobSample;
 use tanto_exec::job::{Capture, Completion, ExecutedBy, Exit, JobId, Usage};
 use tanto_exec::runner::Wakeup;
+use tanto_exec::schedule::Schedule;
 use tanto_protocol::{BuildDescription, Digest, LeaseId, LeaseProgress, PackageBlob, ResultReport};
 
 use self::place::Places;
+use self::starter::ClientStarter;
 use super::control_socket::LinkEvent;
 use super::dispatch::{DispatchEffect, LeaseTimes};
 use super::frontend::Coordinator;
@@ -48,6 +51,8 @@ pub struct Farm {
     wakeups: VecDeque<Wakeup<AttemptEvent>>,
     pub places: Places,
     pub times: LeaseTimes,
+    /// Starts clients when packages wait for some.
+    pub starter: Option<ClientStarter>,
 }
 
 /// Missing blobs that are named to a client in one answer.
@@ -72,6 +77,7 @@ impl Farm {
             wakeups: VecDeque::new(),
             places: Places::default(),
             times: LeaseTimes::default(),
+            starter: None,
         }
     }
 
@@ -112,6 +118,7 @@ impl Coordinator<'_> {
                 LinkEvent::Message(message) => self.relayed(now_ms, *message),
             }
         }
+        self.report_client_start(view);
         self.settle_leases();
         self.dispatch.tick(now_ms);
         for effect in self.dispatch.take_effects() {
@@ -134,6 +141,28 @@ impl Coordinator<'_> {
         if let Some(farm) = &mut self.farm {
             farm.packages.remove(&self.plan.package(package).name);
         }
+    }
+
+    /// Starts clients for the packages that have to wait.
+    pub(super) fn want_clients(&mut self, schedule: &Schedule) {
+        let Some(farm) = &mut self.farm else { return };
+        let Some(starter) = &mut farm.starter else { return };
+        let packages = schedule.ready_jobs().filter(|job| !farm.changed.contains(&job.0)).count();
+        let clients = self.dispatch.clients().iter().filter(|client| client.is_live()).count();
+        starter.want(self.clock.now_ms(), packages, clients);
+    }
+
+    fn report_client_start(&mut self, view: &mut dyn View) {
+        let Some(why) = self.farm.as_mut().and_then(|farm| farm.starter.as_mut()?.poll()) else { return };
+        let text = format!("client_start failed: {why}");
+        view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
+    }
+
+    /// When something happens by itself.
+    pub(super) fn next_client_deadline(&self) -> Option<i64> {
+        let farm = self.farm.as_ref()?;
+        let starter = farm.starter.as_ref().and_then(|starter| starter.deadline_ms(self.clock.now_ms()));
+        self.dispatch.next_deadline().into_iter().chain(starter).min()
     }
 
     fn apply_effect(&mut self, effect: DispatchEffect, view: &mut dyn View) {

@@ -281,7 +281,13 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
     ) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
         match self.journal.disk_is_full() {
             true => Ok(Vec::new()),
-            false => self.start_on_clients(may_start_here, schedule),
+            false => {
+                let started = self.start_on_clients(may_start_here, schedule);
+                if !may_start_here {
+                    self.want_clients(schedule);
+                }
+                started
+            }
         }
     }
 
@@ -294,7 +300,7 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
     }
 
     fn control_interval(&self) -> Option<Duration> {
-        let deadline_ms = self.farm.as_ref().and_then(|_| self.dispatch.next_deadline())?;
+        let deadline_ms = self.next_client_deadline()?;
         Some(Duration::from_millis(u64::try_from(deadline_ms - self.clock.now_ms()).unwrap_or(0)))
     }
 

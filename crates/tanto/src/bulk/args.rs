@@ -96,6 +96,8 @@ pub enum BulkCommand {
     Fetch(InternalArgs),
     #[command(hide = true, about = "Move a finished package into place (internal)")]
     Deliver(InternalArgs),
+    #[command(hide = true, about = "Start clients of a build (internal)")]
+    Starter(InternalArgs),
     #[command(hide = true, about = "Sign packages (internal)")]
     Signer(InternalArgs),
 }
@@ -388,6 +390,9 @@ pub struct ClientArgs {
     /// Label of this machine, such as big
     #[arg(long = "label", value_name = "LABEL", value_parser = client_name)]
     pub labels: Vec<String>,
+    /// Leave after this time without a package, such as 10m [default: never]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    pub max_idle: Option<Duration>,
     /// Kind of sandbox: bind, overlay, tmpfs or none
     #[arg(long, value_name = "KIND", default_value = "bind", value_parser = ["bind", "overlay", "tmpfs", "none"])]
     pub sandbox: String,

@@ -74,7 +74,8 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
     let runner = runner_options(&config, &settings);
     let transport: Arc<dyn Transport> = Arc::new(transport);
     let tree = provided.description.tree;
-    BuildClient { settings: &settings, runner, transport, hello, tree, dir, free_memory }.run(&mut shown()?)
+    let max_idle = args.max_idle;
+    BuildClient { settings: &settings, runner, transport, hello, tree, dir, max_idle, free_memory }.run(&mut shown()?)
 }
 
 /// The default is `tanto/client-NAME` below the user's directory of states.
