@@ -17,6 +17,8 @@ use tanto_sys::fs::private_files;
 use crate::files::replace_private;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// How far behind the clock of a client may be.
+const MAX_CLOCK_ERROR: Duration = DAY.saturating_mul(30);
 /// How long the server's certificate is valid.
 pub const LEAF_LIFETIME: Duration = DAY.saturating_mul(90);
 const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(3_650);
@@ -90,6 +92,6 @@ fn common_name(text: &str) -> DistinguishedName {
 /// Valid since yesterday, because clocks differ.
 fn set_lifetime(params: &mut CertificateParams, lifetime: Duration) {
     let now = SystemTime::now();
-    params.not_before = (now - DAY).into();
+    params.not_before = (now - MAX_CLOCK_ERROR).into();
     params.not_after = (now + lifetime).into();
 }

@@ -173,6 +173,14 @@ pub fn sigpipe_ignored_at_start() -> bool {
     PIPE_IGNORED.load(Ordering::Relaxed)
 }
 
+/// Lets writes to closed connections fail, which otherwise end this process. Children that are launched have the action
+/// that it had at its start.
+pub fn ignore_sigpipe() -> io::Result<()> {
+    let mut action = empty_action();
+    action.sa_sigaction = libc::SIG_IGN;
+    set_action(libc::SIGPIPE, &action, null_mut())
+}
+
 /// Returns the system's description of a signal: `Segmentation fault`.
 pub fn description(signal: i32) -> Vec<u8> {
     // SAFETY: the answer is a C string that stays as it is until this thread asks again.

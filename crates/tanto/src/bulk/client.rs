@@ -34,6 +34,7 @@ use super::server::invalid;
 use super::{INTERRUPTED, shown};
 
 pub fn run(args: &ClientArgs) -> Result<CommandOutput, BulkError> {
+    tanto_sys::signals::ignore_sigpipe().map_err(BulkError::of("ignoring SIGPIPE"))?;
     match build(args)? {
         BuildOutcome::Succeeded => Ok(CommandOutput::default()),
         BuildOutcome::Interrupted => Ok(CommandOutput::default().with_code(INTERRUPTED)),

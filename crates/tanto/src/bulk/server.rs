@@ -1,7 +1,7 @@
 //! `tanto bulk serve`, and its start before a build.
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use tanto_serve::{Limits, Options};
 use tanto_sys::fs::private_files;
 use tanto_sys::machine::system::SystemName;
 use tanto_sys::process::detach;
+use tanto_sys::signals;
 
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(20);
@@ -79,23 +80,23 @@ pub(super) fn invalid(error: impl std::error::Error) -> BulkError {
 
 /// Serves until a signal ends it.
 pub fn serve(config: &Config) -> Result<(), BulkError> {
+    signals::ignore_sigpipe().map_err(BulkError::of("ignoring SIGPIPE"))?;
     let server = ConfiguredServer::new(config)?;
     server.prepare()?;
     let lock = ServerLock::take(&server.dir).map_err(invalid)?;
-    let options = Options {
-        dir: server.dir.clone(),
-        listen: server.listen,
-        plain: false,
-        limits: limits(config),
-        log: |line| eprintln!("tanto: {line}"),
-    };
+    let options = Options { dir: server.dir.clone(), listen: server.listen, plain: false, limits: limits(config), log };
     let ready = |address| {
         if let Err(error) = lock.announce(address) {
-            eprintln!("tanto: {}: {error}", server.dir.display());
+            log(&format!("{}: {error}", server.dir.display()));
         }
-        println!("listening on {}", server.url(address));
+        let _ = writeln!(io::stdout(), "listening on {}", server.url(address));
     };
     tanto_serve::serve(options, ready).map_err(invalid)
+}
+
+/// Prints a line, unless the reader is gone.
+fn log(line: &str) {
+    let _ = writeln!(io::stderr(), "tanto: {line}");
 }
 
 fn limits(config: &Config) -> Limits {
