@@ -70,19 +70,13 @@ def same_results_as_on_one_machine(tanto, directory):
         ours, theirs = ({name: place.state(name) for name in one.names()} for place in (farm.place, one))
         assert ours == theirs, f"{ours}\n{theirs}\n{farm.log('python.log')}"
         assert "error: it does not compile" in farm.place.run("log", "broken-1")
-        ours, theirs = (normal(place) for place in (farm.place, one))
+        ours, theirs = farm.place.contents(), one.contents()
         other = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
         assert not other, f"packages differ: {other}: {[(ours.get(name), theirs.get(name)) for name in other[:1]]}"
         mode = stat.S_IMODE((farm.directory / "python/client.json").stat().st_mode)
         assert mode == 0o600, f"the token can be read by others: {mode:o}"
     count = sum(client == "python" for client in clients.values())
     print(f"ok contrib: {len(clients)} packages are those of one machine, {count} of them by the client in contrib/")
-
-
-def normal(place):
-    """The content of packages. Only the path of the prefix differs, and with it the digest of the list of files."""
-    packages = place.contents().items()
-    return {name: {file: it for file, it in files.items() if file != "+CONTENTS"} for name, files in packages}
 
 
 def client_that_ends_returns_its_packages(tanto, directory):

@@ -84,7 +84,7 @@ class Place:
         return sorted(path.name.removesuffix(".tgz") for path in (self.directory / "packages/All").glob("*.tgz"))
 
     def contents(self):
-        """The modes, links and digests of all files in each package."""
+        """The modes, links and digests of the files in each package, but not the list of them, which has the prefix."""
         return {path.name: dict(members(path)) for path in (self.directory / "packages/All").glob("*.tgz")}
 
     def state(self, name):
@@ -97,6 +97,8 @@ class Place:
 def members(path):
     with tarfile.open(path) as archive:
         for member in archive:
+            if member.name == "+CONTENTS":
+                continue
             data = archive.extractfile(member).read() if member.isreg() else b""
             yield member.name, (member.type, member.mode, member.linkname, hashlib.sha256(data).hexdigest())
 
