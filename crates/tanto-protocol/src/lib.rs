@@ -21,7 +21,7 @@ pub use self::client::{
     ResultAnswer, ResultReport, WorkAnswer, WorkRequest,
 };
 pub use self::ids::{ConnectionId, Digest, HexError, InstanceId, LeaseId};
-pub use self::relay::{ProvidedFile, ToCoordinator, ToServer, TokenIdentity};
+pub use self::relay::{Gauge, GaugeKind, ProvidedFile, ToCoordinator, ToServer, TokenIdentity};
 pub use self::token::{JoinAnswer, JoinFile, JoinRequest, Role, Roles};
 
 use serde::de::DeserializeOwned;

@@ -48,6 +48,10 @@ pub enum ToServer {
         manifest: Digest,
         root: PathBuf,
     },
+    /// What the build has now, for the server's metrics. Replaces the numbers before.
+    Gauges {
+        gauges: Vec<Gauge>,
+    },
     /// Blobs that the build needs, determined after the question with the same epoch. Others may be removed.
     Roots {
         epoch: u64,
@@ -57,6 +61,25 @@ pub enum ToServer {
 
 /// Most blobs that a build may need besides provided files.
 pub const MAX_ROOTS: usize = 500_000;
+
+/// Most gauges of a build.
+const MAX_GAUGES: usize = 256;
+
+/// How many things are in a state.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Gauge {
+    pub of: GaugeKind,
+    pub state: String,
+    pub value: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GaugeKind {
+    Packages,
+    Clients,
+    Leases,
+}
 
 /// A file that is a blob.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,6 +110,10 @@ impl Message for ToServer {
         match self {
             ToServer::Build { name } => client_name("name", name),
             ToServer::Answer { answer, .. } => answer.check(),
+            ToServer::Gauges { gauges } => {
+                limit("gauges", gauges.len(), MAX_GAUGES)?;
+                gauges.iter().try_for_each(|gauge| client_name("state", &gauge.state))
+            }
             ToServer::Provide { files } => limit("files", files.len(), MAX_LIST),
             ToServer::ProvideTree { .. } => Ok(()),
             ToServer::Roots { digests, .. } => limit("digests", digests.len(), MAX_ROOTS),

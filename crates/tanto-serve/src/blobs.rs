@@ -70,7 +70,7 @@ impl Blobs {
                 let set = self.roots.set(build, epoch, &digests);
                 set.map_err(|error| format!("cannot store which blobs it needs: {error}"))?;
             }
-            ToServer::Build { .. } | ToServer::Answer { .. } => {}
+            ToServer::Build { .. } | ToServer::Answer { .. } | ToServer::Gauges { .. } => {}
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tanto_protocol::{
-    ClientAnswer, ClientRequest, Message, Refusal, RefusalCode, ToCoordinator, ToServer, TokenIdentity,
+    ClientAnswer, ClientRequest, Gauge, Message, Refusal, RefusalCode, ToCoordinator, ToServer, TokenIdentity,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -42,11 +42,22 @@ struct LinkState {
     /// `None` while there is no connection.
     outgoing: Option<mpsc::UnboundedSender<Outgoing>>,
     pending: Pending,
+    gauges: Vec<Gauge>,
 }
 
 impl Link {
     pub(crate) fn new(build: String) -> Link {
         Link { build, queued: Arc::new(Semaphore::new(MAX_QUEUED)), state: Mutex::default() }
+    }
+
+    fn set_gauges(&self, gauges: Vec<Gauge>) {
+        self.state().gauges = gauges;
+    }
+
+    /// Returns the numbers that the coordinator has sent last, and that of requests that wait for its answer.
+    pub(crate) fn gauges(&self) -> (Vec<Gauge>, usize) {
+        let state = self.state();
+        (state.gauges.clone(), state.pending.len())
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -136,6 +147,7 @@ impl Link {
     fn drop_connection(&self) {
         let mut state = self.state();
         state.outgoing = None;
+        state.gauges.clear();
         state.pending.clear();
     }
 

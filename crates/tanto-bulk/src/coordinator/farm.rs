@@ -2,6 +2,7 @@
 //! messages of clients into wakeups of the run loop.
 
 mod clients;
+mod gauges;
 mod leases;
 pub mod place;
 pub mod prepare;
@@ -51,6 +52,8 @@ pub struct Farm {
     wakeups: VecDeque<Wakeup<AttemptEvent>>,
     pub places: Places,
     pub times: LeaseTimes,
+    /// When the numbers for metrics are sent again.
+    gauges_due_ms: i64,
     /// Starts clients when packages wait for some.
     pub starter: Option<ClientStarter>,
 }
@@ -77,6 +80,7 @@ impl Farm {
             wakeups: VecDeque::new(),
             places: Places::default(),
             times: LeaseTimes::default(),
+            gauges_due_ms: i64::MIN,
             starter: None,
         }
     }
@@ -127,6 +131,7 @@ impl Coordinator<'_> {
         // A coordinator that begins anew knows no leases, so that none is kept.
         drop(self.dispatch.take_records());
         self.send_leases(now_ms);
+        self.send_gauges(now_ms);
     }
 
     /// Builds packages on this machine only, because their directories may have changed.

@@ -112,6 +112,7 @@ async fn read(
     loop {
         match read_message(&mut reader).await? {
             ToServer::Answer { number, answer } => link.answer(number, answer),
+            ToServer::Gauges { gauges } => link.set_gauges(gauges),
             other => received(other).await,
         }
     }

@@ -38,6 +38,11 @@ impl Pending {
         self.waiting.remove(&number).is_some()
     }
 
+    /// Returns how many requests wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }

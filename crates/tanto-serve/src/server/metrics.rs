@@ -5,6 +5,17 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use tanto_protocol::{Gauge, GaugeKind};
+
+use crate::link::Link;
+
+/// What the coordinator counts.
+const KINDS: [(GaugeKind, &str, &str); 3] = [
+    (GaugeKind::Packages, "tanto_packages", "Packages by state."),
+    (GaugeKind::Clients, "tanto_clients", "Clients on other machines by state."),
+    (GaugeKind::Leases, "tanto_leases", "Leases by state."),
+];
+
 #[derive(Default)]
 pub(super) struct Metrics {
     /// Answers by route and status; 0 for none.
@@ -19,8 +30,8 @@ impl Metrics {
         *requests.entry((route, status)).or_default() += 1;
     }
 
-    /// `links` has the build of the token and whether its coordinator is connected.
-    pub(super) fn text(&self, build: &str, is_linked: bool) -> String {
+    /// The text for a build, with the link to its coordinator.
+    pub(super) fn text(&self, build: &str, link: Option<&Link>) -> String {
         let mut text = String::from("# TYPE tanto_requests counter\n# HELP tanto_requests Answered requests.\n");
         for ((route, status), count) in &*self.requests.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = writeln!(text, "tanto_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}");
@@ -33,8 +44,20 @@ impl Metrics {
             let count = counter.load(Ordering::Relaxed);
             let _ = write!(text, "# TYPE {name} counter\n# HELP {name} {help}\n{name}_total {count}\n");
         }
-        text += "# TYPE tanto_linked gauge\n# HELP tanto_linked Whether the coordinator is connected.\n";
-        let _ = writeln!(text, "tanto_linked{{build=\"{build}\"}} {}", u8::from(is_linked));
+        let (is_linked, (gauges, pending)) = link.map_or_else(Default::default, |link| (link.is_up(), link.gauges()));
+        let own = [
+            ("tanto_linked", "Whether the coordinator is connected.", u64::from(is_linked)),
+            ("tanto_waiting_requests", "Requests that wait for the coordinator.", pending as u64),
+        ];
+        for (name, help, value) in own {
+            let _ = write!(text, "# TYPE {name} gauge\n# HELP {name} {help}\n{name}{{build=\"{build}\"}} {value}\n");
+        }
+        for (kind, name, help) in KINDS {
+            let _ = write!(text, "# TYPE {name} gauge\n# HELP {name} {help}\n");
+            for Gauge { state, value, .. } in gauges.iter().filter(|gauge| gauge.of == kind) {
+                let _ = writeln!(text, "{name}{{build=\"{build}\",state=\"{state}\"}} {value}");
+            }
+        }
         text + "# EOF\n"
     }
 }

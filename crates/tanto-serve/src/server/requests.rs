@@ -85,8 +85,9 @@ async fn answer_route(
         Route::Metrics => {
             let identity = verify(shared, peer, build, &request)?;
             permit(&identity, &[Role::Watch])?;
-            let is_linked = shared.builds.link(build).is_some_and(|link| link.is_up());
-            let mut answer = Response::new(answer::whole(shared.metrics.text(build, is_linked).into_bytes()));
+            let link = shared.builds.link(build);
+            let text = shared.metrics.text(build, link.as_deref());
+            let mut answer = Response::new(answer::whole(text.into_bytes()));
             let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
             answer.headers_mut().insert(CONTENT_TYPE, kind);
             Ok(answer)

@@ -5,6 +5,7 @@ mod collection;
 mod coordinator;
 mod documentation;
 mod hostile;
+mod metrics;
 mod provision;
 mod relay;
 mod site;

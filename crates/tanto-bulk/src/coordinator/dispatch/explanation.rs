@@ -1,5 +1,6 @@
 //! Explains why a package waits for a client, and estimates for how long.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tanto_exec::text::units;
@@ -37,6 +38,13 @@ impl Dispatch {
             Some(ms) => format!("{why} (in about {})", rough(ms)),
             None => why,
         }
+    }
+
+    /// Counts the leases of the run by state.
+    pub fn count_leases(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        self.leases.values().for_each(|lease| *counts.entry(lease.state.name()).or_default() += 1);
+        counts
     }
 
     /// The clients that were refused lately, the last one first.
