@@ -231,6 +231,29 @@ def full_disk(tanto, directory):
     print("ok network: a build continues when the server's disk has space again")
 
 
+def full_disk_of_a_client(tanto, directory):
+    """A full disk is no fault of the package: it says so, and the next build builds it."""
+    place, gate = directory / "farm", directory / "go"
+    place.mkdir()
+    with disk(place / "full", "16m") as used:
+        hook = f'script_phase_build = "while ! test -e {gate}; do sleep 0.1; done"\n'
+        with Farm(tanto, place, (" ",), hook + TIMES + AWAY, kind=WithLarge) as farm:
+            farm.serve()
+            farm.token("full")
+            client(farm, "full", "--slots", "1", "--label", "away")
+            until(lambda: "waiting for build" in farm.log("full.log"), "the client begins")
+            build = farm.build()
+            fill(used / "filling", 15 << 20)
+            gate.touch()
+            farm.wait(build, 1, "build.log")
+            state, why = farm.place.state("large-1")
+            assert state == "machine-failed" and "disk is full" in why, (state, why)
+            (used / "filling").unlink()
+            farm.wait(farm.start("again.log", "build", "--resolved", "presolve"), 0, "again.log")
+            assert farm.clients_of() == {"large-1": "full"}
+    print("ok network: a client whose disk is full says so, and builds later")
+
+
 def fill(path, size):
     with path.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, size)
@@ -382,6 +405,7 @@ def main(tanto, count="4", seed="1"):
         lambda where: paused_client(tanto, where, one),
         lambda where: slow_upload(tanto, where),
         lambda where: full_disk(tanto, where),
+        lambda where: full_disk_of_a_client(tanto, where),
         lambda where: wrong_clocks(tanto, where, one),
         lambda where: liars(tanto, where, one),
     )
