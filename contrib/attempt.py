@@ -44,7 +44,7 @@ class Attempt:
         self.dir = client.dir / "attempts" / self.id
         self.file = self.dir / f"{self.spec['name']}{client.settings['pkg_sufx']}"
         self.began = self.stage_began = time.monotonic()
-        self.stage, self.stages, self.group, self.sent = "", [], None, 0
+        self.stage, self.stages, self.group, self.sent, self.shown = "", [], None, 0, 0
         # `is_over`: only the result remains to be sent. `action`: how the coordinator has ended the attempt.
         self.is_over, self.action, self.is_followed = False, "", False
 
@@ -129,7 +129,8 @@ class Attempt:
     def run_stage(self, stage, line):
         """Runs a stage. Returns the result of the attempt if it fails."""
         log, why = self.dir / f"{stage}.log", ""
-        self.stage, self.stage_began = stage, time.monotonic()
+        log.touch()
+        self.shown, self.stage, self.stage_began = 0, stage, time.monotonic()
         with log.open("wb") as output, self.client.fetching if stage == "checksum" else contextlib.nullcontext():
             command = [*self.client.enter(self.slot), "/bin/sh", "-c", line]
             process = subprocess.Popen(
@@ -208,9 +209,8 @@ class Attempt:
 
     def obey(self, action):
         """Follows an instruction of the coordinator. `stop` ends the attempt; `supersede` also forgets its result."""
-        if action == "follow":
-            self.is_followed = True
-        else:
+        self.is_followed = action == "follow"
+        if action in ("stop", "supersede"):
             self.action = action
 
     def count(self, length):
@@ -220,13 +220,19 @@ class Attempt:
         """The part of a heartbeat."""
         group, stage = self.group, self.stage
         cpu = sum(it["cpu_ms"] for it in self.stages) + int(cpu_seconds(group) * 1000 if group else 0)
-        output = self.output(stage) if self.is_followed else ""
+        output = self.output(stage) if self.is_followed and stage else {}
         stage_ms = int((time.monotonic() - self.stage_began) * 1000)
         counts = {"cpu_ms": cpu, "memory_kib": 0, "disk_kib": 0, "sent_bytes": self.sent}
-        return {"lease": self.id, "stage": stage, "stage_ms": stage_ms if stage else 0, **counts, "output": output}
+        return {"lease": self.id, "stage": stage, "stage_ms": stage_ms if stage else 0, **counts, **output}
 
     def output(self, stage):
+        """The output of a stage since the last heartbeat, or the end of it."""
         try:
-            return (self.dir / f"{stage}.log").read_bytes()[-SHOWN:].decode(errors="replace")
-        except OSError:
-            return ""
+            with (self.dir / f"{stage}.log").open("rb") as log:
+                at = log.seek(max(self.shown, log.seek(0, os.SEEK_END) - SHOWN))
+                data = log.read(SHOWN)
+        except FileNotFoundError:
+            # The attempt has ended.
+            return {}
+        self.shown = at + len(data)
+        return {"output": data.decode(errors="replace"), "output_at": at, "output_bytes": len(data)}

@@ -166,7 +166,9 @@ class Client:
                 self.obey(self.ask("heartbeat", number=number, **free, leases=leases))
                 with self.changed:
                     # New leases are confirmed at once.
-                    self.changed.wait_for(lambda: self.attempts.keys() - attempts, self.heartbeat_ms / 1000)
+                    is_followed = any(attempt.is_followed for attempt in self.attempts.values())
+                    seconds = 1 if is_followed else self.heartbeat_ms / 1000
+                    self.changed.wait_for(lambda: self.attempts.keys() - attempts, seconds)
         except Exception as failure:
             with self.changed:
                 self.failure = failure
@@ -176,9 +178,9 @@ class Client:
         with self.changed:
             self.is_leaving |= answer["drain"]
             self.changed.notify_all()
-            for instruction in answer["leases"]:
-                if attempt := self.attempts.get(instruction["lease"]):
-                    attempt.obey(instruction["action"])
+            actions = {it["lease"]: it["action"] for it in answer["leases"]}
+            for lease, attempt in self.attempts.items():
+                attempt.obey(actions.get(lease, ""))
 
     def forget(self, attempt):
         with self.changed:
