@@ -91,6 +91,9 @@ class Place:
         """The state and the reason."""
         _, _, said = self.run("why", name).partition("\n")[0].partition(": ")
         state, _, why = said.partition(" (")
+        # A ready package of a running build says what it waits for.
+        if state.startswith("waiting"):
+            return "open", state
         return state, why.removesuffix(")")
 
 
