@@ -2,6 +2,7 @@
 //! a local build.
 
 mod frontend;
+mod held;
 mod output;
 mod session;
 mod slots;
@@ -10,7 +11,6 @@ mod uploads;
 mod workspace;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -68,13 +68,13 @@ impl BuildClient<'_> {
         let failed = |error| BulkError::io("opening ", &dir)(error);
         let workspace = Workspace::open(Path::new(&settings.packages), &settings.suffix, &dir.join("blobs"));
         let workspace = Arc::new(workspace.map_err(failed)?);
-        let held = held_results(Path::new(&settings.logs));
+        let held = held::results(Path::new(&settings.logs), SystemTime::now(), held::QUOTA);
         let slots = hello.slots;
         let leases: Vec<_> = held.iter().map(|it| it.lease).collect();
         let place = dir.clone();
         let free = Box::new(move || (free_memory(), page_cache::free_kib(&place).unwrap_or(0)));
         let session = Arc::new(ClientSession::new(transport, hello, leases, free));
-        session.connect().map_err(|error| BulkError::Invalid(error.to_string()))?;
+        session.join().map_err(|error| BulkError::Invalid(error.to_string()))?;
         let (woken, wake) = wake_pair().map_err(failed)?;
         let wake_fd = Some(OwnedFd::from(woken.try_clone().map_err(failed)?));
         let mut process_runner =
@@ -186,13 +186,4 @@ fn wake_pair() -> std::io::Result<(UnixStream, Arc<dyn Fn() + Send + Sync>)> {
     theirs.set_nonblocking(true)?;
     // A full buffer wakes the loop too.
     Ok((ours, Arc::new(move || drop((&theirs).write(&[0])))))
-}
-
-/// Returns the results that an earlier process left in the directories of their attempts.
-fn held_results(logs: &Path) -> Vec<HeldResult> {
-    let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries(logs)
-        .flat_map(|package| entries(&package).collect::<Vec<_>>())
-        .filter_map(|dir| HeldResult::read(&dir))
-        .collect()
 }

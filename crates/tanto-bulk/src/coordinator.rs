@@ -127,6 +127,7 @@ impl Build<'_> {
         let mut no_sample = ResourceSample::default;
         let mut view = DurableView::new(view, Rc::clone(&coordinator.last_result));
         schedule.begin();
+        coordinator.restore_leases(&mut schedule);
         coordinator.estimator.build_started(&schedule.downstream_ms());
         let run = run::Build {
             frontend: &mut coordinator,

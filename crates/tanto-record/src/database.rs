@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 pub use rows::{
-    AttemptRow, Change, CostRow, DigestRow, EstimateRow, FileRow, PackageRow, RunRow, ScanRow, StageRow, Stamp,
+    AttemptRow, Change, ClientWorkRow, CostRow, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, RunRow, ScanRow,
+    StageRow, Stamp,
 };
 
 #[derive(Debug)]

@@ -118,6 +118,17 @@ impl ClientSession {
         }
     }
 
+    /// Says hello until that is answered or refused.
+    pub fn join(&self) -> Result<(), TransportError> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.connect() {
+                Err(error) if error.is_temporary() => self.sleep(next_delay(&mut backoff)),
+                result => return result.map(drop),
+            }
+        }
+    }
+
     /// Sends a request on the connection until it is answered. Returns `None` when the client stops.
     pub fn call(
         &self,
@@ -133,10 +144,7 @@ impl ClientSession {
             match answer {
                 Ok(answer) => return Ok(Some(answer)),
                 Err(TransportError::Refused(refusal)) if refusal.code == RefusalCode::Connection => {}
-                Err(TransportError::Refused(refusal)) if !is_temporary(refusal.code) => {
-                    return Err(TransportError::Refused(refusal));
-                }
-                Err(TransportError::Failed(why)) => return Err(TransportError::Failed(why)),
+                Err(error) if !error.is_temporary() => return Err(error),
                 Err(_) => {}
             }
             self.sleep(next_delay(&mut backoff));
@@ -286,11 +294,6 @@ impl ClientSession {
 /// Returns the next delay; the longest one without random numbers.
 pub(super) fn next_delay(backoff: &mut Backoff) -> Duration {
     backoff.delay(random::bytes().map_or(u16::MAX, u16::from_le_bytes))
-}
-
-/// Whether the same request may be accepted later.
-fn is_temporary(code: RefusalCode) -> bool {
-    matches!(code, RefusalCode::Unavailable | RefusalCode::Busy | RefusalCode::DiskFull)
 }
 
 pub(super) fn unexpected(answer: &ClientAnswer) -> TransportError {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tanto_protocol::{ClientAnswer, ClientRequest, Digest, Refusal};
+use tanto_protocol::{ClientAnswer, ClientRequest, Digest, Refusal, RefusalCode};
 use thiserror::Error;
 
 /// Sends requests and moves blobs. The threads of a client share it.
@@ -32,4 +32,17 @@ pub enum TransportError {
     /// Trying again does not help.
     #[error("{0}")]
     Failed(String),
+}
+
+impl TransportError {
+    /// Whether the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            TransportError::Unreachable(_) => true,
+            TransportError::Refused(refusal) => {
+                matches!(refusal.code, RefusalCode::Unavailable | RefusalCode::Busy | RefusalCode::DiskFull)
+            }
+            TransportError::Failed(_) => false,
+        }
+    }
 }

@@ -34,7 +34,7 @@ type BlobFiles = BTreeMap<Digest, PathBuf>;
 const PENDING_PAUSE: Duration = Duration::from_millis(100);
 /// The file with the result, in the directory of an attempt.
 const RESULT: &str = "result.json";
-const LEASE: &str = "lease";
+pub(super) const LEASE: &str = "lease";
 /// Most files of an attempt that are uploaded besides packages.
 const MAX_LOGS: usize = 1_000;
 

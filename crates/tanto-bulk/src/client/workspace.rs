@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tanto_cas::BlobInfo;
-use tanto_protocol::{Backoff, Digest, Lease, PackageBlob, RefusalCode};
+use tanto_protocol::{Backoff, Digest, Lease, PackageBlob};
 
 use super::session::{ClientSession, next_delay};
 use super::transport::TransportError;
@@ -159,21 +159,10 @@ pub(super) fn repeat(
 ) -> Result<(), TransportError> {
     let mut backoff = Backoff::default();
     loop {
-        let error = match transfer() {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        };
-        let is_temporary = match &error {
-            TransportError::Unreachable(_) => true,
-            TransportError::Refused(refusal) => {
-                matches!(refusal.code, RefusalCode::Unavailable | RefusalCode::Busy | RefusalCode::DiskFull)
-            }
-            TransportError::Failed(_) => false,
-        };
-        if !is_temporary || session.is_stopping() {
-            return Err(error);
+        match transfer() {
+            Err(error) if error.is_temporary() && !session.is_stopping() => session.sleep(next_delay(&mut backoff)),
+            result => return result,
         }
-        session.sleep(next_delay(&mut backoff));
     }
 }
 

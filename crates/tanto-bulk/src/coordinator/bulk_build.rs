@@ -115,7 +115,7 @@ fn run_locked<V: View>(
         plan.exclude_multi_user();
     }
     plan.expect_needs(&costs, settings.scratch_memory());
-    let mut farm = farm::prepare::prepare(config, run, &plan)?;
+    let mut farm = farm::prepare::prepare(config, &store, run, &plan)?;
     if let Some(farm) = &mut farm {
         farm.starter = starter;
     }

@@ -29,7 +29,7 @@ use self::placement::WaitingPackages;
 pub use self::placement::{ClientIndex, PackageNeeds};
 use self::refusals::Refusals;
 pub use self::refusals::RefusedClient;
-pub use self::remote::RemoteClient;
+pub use self::remote::{ClientWork, RemoteClient};
 use self::requests::connection_ended;
 pub use self::times::LeaseTimes;
 use self::times::LinkClock;
@@ -53,6 +53,8 @@ pub struct Dispatch {
     current: BTreeMap<PackageId, LeaseId>,
     /// How often an attempt at a package was lost unannounced.
     losses: BTreeMap<PackageId, u32>,
+    /// What clients had done before this coordinator began, by name.
+    work: BTreeMap<String, ClientWork>,
     waiting: WaitingPackages,
     refusals: Refusals,
     /// Nothing expires before, on the link's clock.
@@ -105,6 +107,7 @@ impl Dispatch {
             leases: BTreeMap::new(),
             current: BTreeMap::new(),
             losses: BTreeMap::new(),
+            work: BTreeMap::new(),
             waiting: WaitingPackages::default(),
             refusals: Refusals::default(),
             wake_ms: i64::MIN,
@@ -151,10 +154,16 @@ impl Dispatch {
         self.current.get(&package).copied()
     }
 
-    /// The server has connected.
+    /// The server has connected. Clients need some time until they are back and confirm their leases.
     pub fn link_up(&mut self, now_ms: i64) {
         self.link.up(now_ms);
         self.wake_ms = i64::MIN;
+        let until_ms = self.link.at(now_ms).saturating_add(self.times.silent_ms);
+        for id in (0..self.clients.len()).flat_map(|client| self.open_leases(client)).collect::<Vec<_>>() {
+            if matches!(self.leases[&id].state, LeaseState::Offered { until_ms: Some(before) } if before < until_ms) {
+                self.set(id, LeaseState::Offered { until_ms: Some(until_ms) });
+            }
+        }
     }
 
     /// The server is gone, and with it all work requests. Until it is back, no time passes for leases.
@@ -169,7 +178,8 @@ impl Dispatch {
     }
 
     fn add_client(&mut self, now_ms: i64, name: &str, token: &str) -> usize {
-        self.clients.push(RemoteClient::new(name, token, self.link.at(now_ms)));
+        let work = self.work.get(name).copied().unwrap_or_default();
+        self.clients.push(RemoteClient::new(name, token, work, self.link.at(now_ms)));
         self.clients.len() - 1
     }
 
@@ -209,7 +219,7 @@ impl Dispatch {
             began_ms: now_ms,
             since_ms: now,
             follow: false,
-            state: LeaseState::Offered { until_ms },
+            state: LeaseState::Offered { until_ms: Some(until_ms) },
             progress: LastProgress { at_ms: now, ..LastProgress::default() },
         };
         self.add_lease(id, entry);
@@ -242,11 +252,13 @@ impl Dispatch {
         }
     }
 
-    /// Stops an attempt by the user's request. The client reports its result; if it cannot, the lease ends.
+    /// Stops an attempt by the user's request. The client reports its result. If it may not have the lease, that ends.
     pub fn stop(&mut self, lease: LeaseId) {
         match self.leases.get(&lease).map(|it| it.state) {
-            Some(LeaseState::Offered { .. } | LeaseState::Running) => self.set(lease, LeaseState::Stopped),
-            Some(LeaseState::Missing { .. }) => self.end(lease, LeaseState::Superseded(Cause::Killed)),
+            Some(LeaseState::Running) => self.set(lease, LeaseState::Stopped),
+            Some(LeaseState::Offered { .. } | LeaseState::Missing { .. }) => {
+                self.end(lease, LeaseState::Superseded(Cause::Killed));
+            }
             _ => {}
         }
     }

@@ -1,12 +1,14 @@
 //! Builds packages on other machines: answers the requests of clients that the server relays, offers leases, and turns the
 //! messages of clients into wakeups of the run loop.
 
+mod answers;
 mod clients;
 mod gauges;
 mod leases;
 pub mod place;
 pub mod prepare;
 mod relay;
+mod restart;
 mod results;
 mod roots;
 pub mod starter;
@@ -17,12 +19,14 @@ use std::path::PathBuf;
 use tanto_cas::Store;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::report::JobSample;
-use tanto_exec::job::{Capture, Completion, ExecutedBy, Exit, JobId, Usage};
+use tanto_exec::job::{Capture, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
 use tanto_exec::runner::Wakeup;
 use tanto_exec::schedule::Schedule;
 use tanto_protocol::{BuildDescription, Digest, LeaseId, LeaseProgress, PackageBlob, ResultReport};
 
+use self::answers::HeldAnswers;
 use self::place::Places;
+use self::restart::EarlierLeases;
 use self::starter::ClientStarter;
 use super::control_socket::LinkEvent;
 use super::dispatch::{DispatchEffect, LeaseTimes};
@@ -41,6 +45,12 @@ pub struct Farm {
     pub tree: PathBuf,
     /// Package files as blobs, by PKGNAME.
     pub packages: HashMap<String, PackageBlob>,
+    /// The digest of the environment of the build.
+    environment: String,
+    earlier: EarlierLeases,
+    /// Jobs of the attempts of an earlier coordinator that continue.
+    continued: Vec<(JobId, JobInfo)>,
+    answers: HeldAnswers,
     /// Packages whose directories have changed since the manifest was made: clients have the old ones.
     changed: HashSet<PackageId>,
     /// Results that are being accepted.
@@ -67,12 +77,19 @@ impl Farm {
         blobs: Store,
         tree: PathBuf,
         packages: HashMap<String, PackageBlob>,
+        earlier: EarlierLeases,
     ) -> Farm {
+        let environment: String =
+            description.environment.iter().map(|(key, value)| format!("{key}={value:?}\n")).collect();
         Farm {
+            environment: tanto_cas::Digest::of(environment.as_bytes()).to_string(),
             description,
             blobs,
             tree,
             packages,
+            earlier,
+            continued: Vec::new(),
+            answers: HeldAnswers::default(),
             changed: HashSet::new(),
             reports: HashMap::new(),
             reported: HashMap::new(),
@@ -115,7 +132,7 @@ impl Coordinator<'_> {
             match event {
                 LinkEvent::Up => self.link_up(now_ms),
                 LinkEvent::Down(why) => {
-                    self.dispatch.link_down(now_ms);
+                    self.link_down(now_ms);
                     let text = format!("the server of clients is gone: {why}");
                     view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
                 }
@@ -125,12 +142,11 @@ impl Coordinator<'_> {
         self.report_client_start(view);
         self.settle_leases();
         self.dispatch.tick(now_ms);
+        self.record_leases();
         for effect in self.dispatch.take_effects() {
             self.apply_effect(effect, view);
         }
-        // A coordinator that begins anew knows no leases, so that none is kept.
-        drop(self.dispatch.take_records());
-        self.send_leases(now_ms);
+        self.answer_clients(now_ms);
         self.send_gauges(now_ms);
     }
 
@@ -207,8 +223,15 @@ impl Coordinator<'_> {
         if let Some(stage) = stage {
             farm.wakeups.push_back(Wakeup::Progress(job, AttemptEvent::Stage { stage, at_ms, ended: None }));
         }
+        if progress.ended.is_empty() {
+            return;
+        }
         for ended in progress.ended {
             self.record_stage(package, ended);
+        }
+        // The client forgets them when it gets the answer.
+        if let Some(farm) = &mut self.farm {
+            farm.answers.wait_for(self.journal.recorded());
         }
     }
 }

@@ -75,6 +75,15 @@ pub struct Running {
     pub stage: Stage,
     pub stage_began_ms: i64,
     pub step: Step,
+    /// The end of the last stage since the attempt began, if it began before this coordinator.
+    pub stages_ms: Option<i64>,
+}
+
+impl Running {
+    /// Returns how long the attempt has taken, without the time that its result has waited for a coordinator.
+    pub fn took_ms(&self, now_ms: i64) -> i64 {
+        self.stages_ms.filter(|&ms| ms > 0).unwrap_or(now_ms - self.began_ms)
+    }
 }
 
 /// The running task of a package.
@@ -97,9 +106,10 @@ const DISK_FULL_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Coordinator<'_> {
-    /// Ends the run if no package is open. Returns the plan and the journal, which has to be finished.
+    /// Ends the run if no package is open or running. Returns the plan and the journal, which has to be finished.
     pub fn close(mut self) -> (Plan, Journal) {
-        if !self.plan.has_open() {
+        self.settle_last_leases();
+        if !self.plan.has_unfinished() {
             self.journal.record(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
         }
         (self.plan, self.journal)
@@ -279,16 +289,14 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         schedule: &mut Schedule,
         _: &mut dyn View,
     ) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
-        match self.journal.disk_is_full() {
-            true => Ok(Vec::new()),
-            false => {
-                let started = self.start_on_clients(may_start_here, schedule);
-                if !may_start_here {
-                    self.want_clients(schedule);
-                }
-                started
+        let mut started = self.take_continued();
+        if !self.journal.disk_is_full() {
+            started.extend(self.start_on_clients(may_start_here, schedule)?);
+            if !may_start_here {
+                self.want_clients(schedule);
             }
         }
+        Ok(started)
     }
 
     fn take_wakeup(&mut self) -> Option<Wakeup<AttemptEvent>> {

@@ -7,7 +7,7 @@ use tanto_protocol::{AttemptResult, StageResult, StageWaits};
 use tanto_record::database::{AttemptRow, Change, CostRow, FileRow, StageRow};
 use tanto_sys::cgroup::StallTimes;
 
-use super::frontend::Coordinator;
+use super::frontend::{Coordinator, Running};
 use super::state::{State, StateRecord};
 use crate::attempt::build_settings::BuildSettings;
 use crate::freshness::{Content, PackageFiles};
@@ -51,7 +51,10 @@ impl Coordinator<'_> {
 
     pub(super) fn record_stage(&mut self, package: PackageId, it: StageResult) {
         let log = self.log_path(package, &it.log);
-        let after_ms = i64::try_from(it.after_ms).unwrap_or(i64::MAX);
+        let [after_ms, wall_ms] = [it.after_ms, it.wall_ms].map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        if let Some(Running { stages_ms: Some(end_ms), .. }) = self.running.get_mut(&package) {
+            *end_ms = (*end_ms).max(after_ms.saturating_add(wall_ms));
+        }
         self.journal.record(Change::Stage(StageRow {
             job: package,
             attempt: self.current(package).attempt,
@@ -76,7 +79,7 @@ impl Coordinator<'_> {
             name: it.name.clone(),
             location: it.location.clone(),
             at_ms: self.date(now_ms),
-            wall_ms: u64::try_from(now_ms - self.running[&package].began_ms).unwrap_or(0),
+            wall_ms: u64::try_from(self.running[&package].took_ms(now_ms)).unwrap_or(0),
             cpu_ms: result.cpu_ms,
             peak_kib: result.peak_kib,
             disk_kib: result.disk_kib,

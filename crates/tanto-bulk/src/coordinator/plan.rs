@@ -301,6 +301,11 @@ impl Plan {
         }
     }
 
+    /// Returns whether a package is open or, on another machine, still running.
+    pub fn has_unfinished(&self) -> bool {
+        self.packages.iter().any(|package| matches!(package.state(), State::Open | State::Running))
+    }
+
     pub fn has_open(&self) -> bool {
         self.packages.iter().any(|package| package.state() == State::Open)
     }

@@ -14,7 +14,7 @@ use super::dispatch::{ClientIndex, NextState};
 use super::frontend::{Coordinator, Running, Step};
 use super::install_artifact::{BlobDigest, PackageInstall};
 use super::needs::ResourceNeeds;
-use super::state::{Current, MACHINE, PackageState, Pending, State, StateRecord, Success};
+use super::state::{Current, INTERRUPTED, MACHINE, PackageState, Pending, State, StateRecord, Success};
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::directory::{AttemptDir, package_dir};
 use crate::attempt::distfiles::atomic_move::temp_name;
@@ -52,7 +52,8 @@ impl Coordinator<'_> {
         let record = self.plan.set(package, PackageState::Running(current));
         self.record_states(record.as_slice());
         let (stage, step) = (Stage::ClientClean, Step::Attempt(None));
-        self.running.insert(package, Running { began_ms: now_ms, stage, stage_began_ms: now_ms, step });
+        let running = Running { began_ms: now_ms, stage, stage_began_ms: now_ms, step, stages_ms: None };
+        self.running.insert(package, running);
         self.record_attempt(package, None, "", "");
         self.plan.attempt_spec(package, self.settings, failures + 1 >= MAX_ATTEMPTS)
     }
@@ -248,7 +249,7 @@ impl Coordinator<'_> {
         self.record_file(package);
         let client = self.current(package).client;
         self.release(package, client);
-        let took_ms = self.clock.now_ms() - self.running[&package].began_ms;
+        let took_ms = self.running[&package].took_ms(self.clock.now_ms());
         let expected_ms = self.estimator.expected(JobId(package)).and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
         self.dispatch.record_success(client, expected_ms, u64::try_from(took_ms).unwrap_or(0));
         let left = result.left.join("; ");
@@ -462,8 +463,8 @@ impl Coordinator<'_> {
     /// The events about the end have to follow.
     pub(super) fn end(&mut self, package: PackageId, state: PackageState) {
         self.dispatch.forget_waiting(package);
-        if let Some(Running { began_ms, .. }) = self.running.remove(&package) {
-            self.estimator.finished(JobId(package), self.clock.now_ms() - began_ms);
+        if let Some(running) = self.running.remove(&package) {
+            self.estimator.finished(JobId(package), running.took_ms(self.clock.now_ms()));
         }
         let state = self.rebuild(package).map_or(state, |records| PackageState::Open(Pending::Rebuild(records)));
         let kind = state.kind();
@@ -477,12 +478,15 @@ impl Coordinator<'_> {
         self.ended = Some((package, records));
     }
 
-    /// Reopens a package whose job was aborted.
+    /// Reopens a package whose job was aborted. If a client has built it, the next build gets the result again.
     pub(super) fn abort(&mut self, package: PackageId) {
         let Some(running) = self.running.get(&package) else { return };
+        if self.dispatch.current(package).is_some() {
+            return;
+        }
         let publishing = running.stage == Stage::SyncPackage;
         self.release(package, self.current(package).client);
-        self.record_attempt(package, Some(self.clock.now_ms()), "interrupted", "");
+        self.record_attempt(package, Some(self.clock.now_ms()), INTERRUPTED, "");
         self.running.remove(&package);
         let pending = self.rebuild(package).map_or(Pending::Interrupted { publishing }, Pending::Rebuild);
         let record = self.plan.set(package, PackageState::Open(pending));

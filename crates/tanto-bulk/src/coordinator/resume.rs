@@ -1,15 +1,16 @@
 //! Begins a run, or resumes an unfinished one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 
-use tanto_record::database::{AttemptRow, Change, Database, FileRow, PackageRow};
+use tanto_record::database::{AttemptRow, Change, Database, FileRow, LeaseRow, PackageRow};
 
+use super::dispatch::lease::{Cause, LeaseState};
 use super::now_ms;
 use super::phases::{package_files, run_script};
 use super::plan::Plan;
-use super::state::{Detail, PackageState, Pending, REQUESTED, State};
+use super::state::{Detail, INTERRUPTED, PackageState, Pending, REQUESTED, State};
 use crate::config::Config;
 use crate::error::BulkError;
 use crate::freshness::Freshness;
@@ -61,7 +62,8 @@ fn requested(store: &Database, run: i64) -> Result<HashSet<String>, BulkError> {
     if rows.is_empty() {
         rows = store.packages(run - 1)?;
     }
-    let is_request = |row: &PackageRow| row.state == State::Open.name() && row.detail == Detail::Requested.name();
+    let is_unfinished = |row: &PackageRow| [State::Open, State::Running].iter().any(|it| row.state == it.name());
+    let is_request = |row: &PackageRow| is_unfinished(row) && row.detail == Detail::Requested.name();
     Ok(rows.into_iter().filter(is_request).map(|row| row.name).collect())
 }
 
@@ -107,7 +109,10 @@ pub fn restore(
     let state = |row: &PackageRow| PackageState::of_row(row).filter(|state| is_valid(row, state));
     let states: HashMap<&str, PackageState> = rows.iter().filter_map(|row| Some((&*row.name, state(row)?))).collect();
     plan.resume(|name| states.get(name).cloned());
-    plan.restore_attempts(&end_attempts(store, run)?);
+    let retried = |it: &PackageRow| it.detail == Detail::Requested.name();
+    let retried: HashSet<u32> = rows.iter().filter(|row| retried(row)).map(|row| row.package).collect();
+    let may_continue = |lease: &LeaseRow| !config.listen.is_empty() && !retried.contains(&lease.job);
+    plan.restore_attempts(&end_attempts(store, run, may_continue)?);
     Ok((run, plan))
 }
 
@@ -119,12 +124,36 @@ fn mark_stale(plan: &mut Plan, names: &HashSet<&str>, why: &str) {
     }
 }
 
-/// Returns all attempts of a run, and marks those that a killed build left open as interrupted.
-fn end_attempts(store: &mut Database, run: i64) -> Result<Vec<AttemptRow>, BulkError> {
+/// Returns all attempts of a run, and marks those that a killed build left open as interrupted, except those of leases that
+/// may continue. Ends the other leases.
+fn end_attempts(
+    store: &mut Database,
+    run: i64,
+    may_continue: impl Fn(&LeaseRow) -> bool,
+) -> Result<Vec<AttemptRow>, BulkError> {
     let attempts = store.attempts(run)?;
-    let open = attempts.iter().filter(|it| it.ended_ms.is_none());
-    let ended = open.map(|it| Change::Attempt(AttemptRow { outcome: "interrupted".into(), ..it.clone() }));
-    store.apply(run, &ended.collect::<Vec<Change>>())?;
+    let mut open: BTreeMap<(u32, u32), &AttemptRow> =
+        attempts.iter().filter(|it| it.ended_ms.is_none()).map(|it| ((it.job, it.attempt), it)).collect();
+    let outcomes: HashMap<(u32, u32), &str> =
+        attempts.iter().map(|it| ((it.job, it.attempt), it.outcome.as_str())).collect();
+    let (mut changes, mut continued) = (Vec::new(), HashSet::new());
+    for lease in store.leases(run)? {
+        let attempt = (lease.job, lease.attempt);
+        if LeaseState::restore(&lease.state, &lease.cause).is_none_or(LeaseState::has_ended) {
+            continue;
+        }
+        let outcome = outcomes.get(&attempt).copied();
+        if outcome == Some("") && may_continue(&lease) && continued.insert(lease.job) {
+            open.remove(&attempt);
+            continue;
+        }
+        let ended = LeaseState::of_outcome(outcome);
+        let cause = ended.cause().map_or("", Cause::name).to_owned();
+        changes.push(Change::Lease(LeaseRow { state: ended.name().to_owned(), cause, ..lease }));
+    }
+    let interrupted = |it: &AttemptRow| Change::Attempt(AttemptRow { outcome: INTERRUPTED.into(), ..it.clone() });
+    changes.extend(open.into_values().map(interrupted));
+    store.apply(run, &changes)?;
     Ok(attempts)
 }
 

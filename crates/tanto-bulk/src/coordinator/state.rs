@@ -9,6 +9,8 @@ use crate::resolve::PackageId;
 
 /// The outcome in the database of an attempt with a machine failure.
 pub const MACHINE: &str = "machine";
+/// The outcome in the database of an attempt that a killed or interrupted build left.
+pub const INTERRUPTED: &str = "interrupted";
 
 /// pbulk's names of a package's state, without its data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -98,7 +100,7 @@ pub enum Detail {
     Usual,
     /// Done: it was not built.
     UpToDate,
-    /// Open: by `tanto bulk retry`.
+    /// Open: by `tanto bulk retry`. Running: to be built again after that.
     Requested,
     /// Open: interrupted when its file may have been replaced without a record.
     Interrupted,
@@ -206,6 +208,9 @@ impl PackageState {
     pub fn restore(state: State, detail: &str, why: &str) -> PackageState {
         match (state, Detail::named(detail)) {
             (State::Open, Detail::Requested) => PackageState::Open(Pending::Requested),
+            (State::Running, Detail::Requested) => {
+                PackageState::Running(Current { rebuild: Some(Vec::new()), ..Current::default() })
+            }
             (State::Open, Detail::Interrupted) => PackageState::Open(Pending::Interrupted { publishing: true }),
             (State::Done, Detail::UpToDate) => PackageState::Done(Success::UpToDate),
             (State::Prefailed, Detail::Skipped) => PackageState::SKIPPED,
@@ -245,7 +250,8 @@ impl PackageState {
 
     pub fn detail(&self) -> Detail {
         match self {
-            PackageState::Open(Pending::Requested | Pending::Rebuild(_)) => Detail::Requested,
+            PackageState::Open(Pending::Requested | Pending::Rebuild(_))
+            | PackageState::Running(Current { rebuild: Some(_), .. }) => Detail::Requested,
             PackageState::Open(Pending::Interrupted { publishing: true }) => Detail::Interrupted,
             PackageState::Done(Success::UpToDate) => Detail::UpToDate,
             PackageState::Prefailed(Exclusion::Skipped) => Detail::Skipped,

@@ -4,8 +4,8 @@ use rusqlite::{OptionalExtension, Row, params};
 use tanto_sys::cgroup::StallTimes;
 
 use super::{
-    AttemptRow, CostRow, Database, DigestRow, EstimateRow, FileRow, PackageRow, Result, RunRow, ScanRow, StageRow,
-    Stamp,
+    AttemptRow, ClientWorkRow, CostRow, Database, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, Result,
+    RunRow, ScanRow, StageRow, Stamp,
 };
 
 const PACKAGES: &str =
@@ -13,6 +13,14 @@ const PACKAGES: &str =
 const EDGES: &str = "SELECT package, dependency FROM edge WHERE run = ? ORDER BY package, dependency";
 const ATTEMPTS: &str = "SELECT job, attempt, client, began_ms, ended_ms, outcome, reason FROM attempt WHERE run = ?
     ORDER BY job, attempt";
+const LEASES: &str = "SELECT lease, job, attempt, client, token, began_ms, state, cause, tree, environment FROM lease
+    WHERE run = ? ORDER BY began_ms, lease";
+/// Runs from the second number on; packages of the first are counted.
+const CLIENT_WORK: &str = "SELECT attempt.client, sum(attempt.run = ?1), sum(coalesce(estimate.wall_ms, 0)),
+    sum(CASE WHEN estimate.wall_ms > 0 THEN max(attempt.ended_ms - attempt.began_ms, 0) ELSE 0 END)
+    FROM lease JOIN attempt USING (run, job, attempt)
+    LEFT JOIN estimate ON estimate.run = attempt.run AND estimate.package = attempt.job
+    WHERE attempt.run BETWEEN ?2 AND ?1 AND attempt.outcome = 'done' GROUP BY attempt.client ORDER BY attempt.client";
 const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes,
     io_wait_us, cpu_wait_us, exit, log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
 const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
@@ -72,6 +80,36 @@ impl Database {
                 ended_ms: row.get(4)?,
                 outcome: row.get(5)?,
                 why: row.get(6)?,
+            })
+        })
+    }
+
+    /// Returns the leases of a run, by time.
+    pub fn leases(&self, run: i64) -> Result<Vec<LeaseRow>> {
+        self.all(LEASES, params![run], |row| {
+            Ok(LeaseRow {
+                lease: row.get(0)?,
+                job: row.get(1)?,
+                attempt: row.get(2)?,
+                client: row.get(3)?,
+                token: row.get(4)?,
+                began_ms: row.get(5)?,
+                state: row.get(6)?,
+                cause: row.get(7)?,
+                tree: row.get(8)?,
+                environment: row.get(9)?,
+            })
+        })
+    }
+
+    /// Returns the work of clients on other machines in a run and those before it, `runs` in all, by name.
+    pub fn client_work(&self, run: i64, runs: i64) -> Result<Vec<ClientWorkRow>> {
+        self.all(CLIENT_WORK, params![run, run - runs + 1], |row| {
+            Ok(ClientWorkRow {
+                client: row.get(0)?,
+                built: count(row, 1)?,
+                expected_ms: count(row, 2)?,
+                took_ms: count(row, 3)?,
             })
         })
     }

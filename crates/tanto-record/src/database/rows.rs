@@ -32,6 +32,8 @@ pub enum Change {
     },
     /// An attempt began or, with an end, ended.
     Attempt(AttemptRow),
+    /// A lease was granted, or its state has changed.
+    Lease(LeaseRow),
     /// A stage of an attempt ended.
     Stage(StageRow),
     /// A package contains this file.
@@ -109,6 +111,41 @@ pub struct AttemptRow {
     pub outcome: String,
     /// The reason for the outcome, for people.
     pub why: String,
+}
+
+/// A lease: it gives one client on another machine one attempt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseRow {
+    /// Its identifier.
+    pub lease: String,
+    pub job: u32,
+    pub attempt: u32,
+    /// The client's name.
+    pub client: String,
+    /// The public identifier of the client's token.
+    pub token: String,
+    /// Milliseconds since 1970.
+    pub began_ms: i64,
+    pub state: String,
+    /// Why it ended without a result; otherwise empty.
+    pub cause: String,
+    /// The digest of the manifest of the package tree; empty if there is none.
+    pub tree: String,
+    /// A digest of the environment of the build.
+    pub environment: String,
+}
+
+/// The work of a client in the last runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientWorkRow {
+    /// Its name.
+    pub client: String,
+    /// Packages that it has built in the last run.
+    pub built: u64,
+    /// Expected durations of the packages that it has built, if they are known, in milliseconds.
+    pub expected_ms: u64,
+    /// The durations of these packages.
+    pub took_ms: u64,
 }
 
 /// A stage of an attempt that has ended.

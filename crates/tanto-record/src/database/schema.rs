@@ -6,7 +6,7 @@ use super::{DatabaseError, Result};
 
 /// Each entry migrates a database from the version of its index to the next; 0 is an empty file. Released entries never
 /// change.
-pub(super) const MIGRATIONS: [&str; 9] = [
+pub(super) const MIGRATIONS: [&str; 10] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -113,6 +113,16 @@ pub(super) const MIGRATIONS: [&str; 9] = [
         WHERE state = 'open' AND reason = 'it was interrupted during the installation of its package file';
     UPDATE package SET detail = 'up-to-date' WHERE state = 'done' AND reason = 'it was up to date';
     UPDATE package SET detail = 'skipped' WHERE state = 'prefailed' AND reason = 'skipped by the user';
+",
+    "
+    -- A lease gives one client on another machine one attempt. `token`: the public identifier of the client's token.
+    -- `tree`: the digest of the manifest of the package tree. `environment`: a digest of the environment of the build.
+    CREATE TABLE lease (
+        run INTEGER NOT NULL REFERENCES run, lease TEXT NOT NULL, job INTEGER NOT NULL, attempt INTEGER NOT NULL,
+        client TEXT NOT NULL, token TEXT NOT NULL, began_ms INTEGER NOT NULL, state TEXT NOT NULL, cause TEXT NOT NULL,
+        tree TEXT NOT NULL, environment TEXT NOT NULL,
+        PRIMARY KEY (run, lease)
+    ) STRICT, WITHOUT ROWID;
 ",
 ];
 

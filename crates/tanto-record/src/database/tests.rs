@@ -118,6 +118,57 @@ fn rows_round_trip() {
 }
 
 #[test]
+fn leases_keep_their_beginning_and_count_as_work_of_their_client() {
+    let place = Scratch::new("store-leases");
+    let mut store = Database::open(&place.at("db")).unwrap();
+    let lease = |attempt: u32, state: &str, tree: &str| LeaseRow {
+        lease: format!("{attempt:032x}"),
+        job: 1,
+        attempt,
+        client: "node1".into(),
+        token: "t".into(),
+        began_ms: 5,
+        state: state.into(),
+        cause: String::new(),
+        tree: tree.into(),
+        environment: "e".into(),
+    };
+    let row = |attempt, outcome: &str| AttemptRow {
+        job: 1,
+        attempt,
+        client: "node1".into(),
+        began_ms: 5,
+        ended_ms: Some(20),
+        outcome: outcome.into(),
+        why: String::new(),
+    };
+    for _ in 0..2 {
+        let run = store.begin_run(0).unwrap();
+        let changes = [
+            Change::Lease(lease(1, "offered", "x")),
+            Change::Lease(lease(2, "offered", "x")),
+            Change::Lease(lease(2, "settled", "another")),
+            Change::Attempt(row(1, "machine")),
+            Change::Attempt(row(2, "done")),
+            // On this machine.
+            Change::Attempt(row(3, "done")),
+            Change::Expected(EstimateRow { package: 1, wall_ms: 40, basis: "known".into() }),
+        ];
+        store.apply(run, &changes).unwrap();
+        assert_eq!(store.leases(run).unwrap(), [lease(1, "offered", "x"), lease(2, "settled", "x")]);
+    }
+    let work = |built: u64, runs: u64| ClientWorkRow {
+        client: "node1".into(),
+        built,
+        expected_ms: 40 * runs,
+        took_ms: 15 * runs,
+    };
+    assert_eq!(store.client_work(2, 5).unwrap(), [work(1, 2)]);
+    assert_eq!(store.client_work(2, 1).unwrap(), [work(1, 1)]);
+    assert_eq!(store.client_work(3, 3).unwrap(), [work(0, 2)]);
+}
+
+#[test]
 fn options_of_the_last_build_are_kept() {
     let place = Scratch::new("store-options");
     let mut store = Database::open(&place.at("db")).unwrap();

@@ -3,8 +3,8 @@
 use rusqlite::{Transaction, params};
 
 use super::{
-    AttemptRow, Change, CostRow, Database, DigestRow, EstimateRow, FileRow, PackageRow, Result, ScanRow, StageRow,
-    Stamp,
+    AttemptRow, Change, CostRow, Database, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, Result, ScanRow,
+    StageRow, Stamp,
 };
 
 const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, detail, reason)
@@ -18,6 +18,10 @@ const OPTIONS: &str = "INSERT OR REPLACE INTO options (name, options) VALUES (?,
 const FIRST_OPTIONS: &str = "INSERT OR IGNORE INTO options (name, options) VALUES (?, ?)";
 const ATTEMPT: &str = "INSERT OR REPLACE INTO attempt (run, job, attempt, client, began_ms, ended_ms, outcome, reason)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+const LEASE: &str =
+    "INSERT INTO lease (run, lease, job, attempt, client, token, began_ms, state, cause, tree, environment)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (run, lease) DO UPDATE SET state = excluded.state, cause = excluded.cause";
 const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
     read_bytes, written_bytes, io_wait_us, cpu_wait_us, exit, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
@@ -69,6 +73,7 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
             db.prepare_cached(if *is_new { OPTIONS } else { FIRST_OPTIONS })?.execute(params![name, options])?
         }
         Change::Attempt(it) => write_attempt(db, run, it)?,
+        Change::Lease(it) => write_lease(db, run, it)?,
         Change::Stage(it) => write_stage(db, run, it)?,
         Change::File(FileRow { name, path, bytes, digest }) => {
             db.prepare_cached(FILE)?.execute(params![name, path, *bytes as i64, digest])?
@@ -90,6 +95,14 @@ fn write_attempt(db: &Transaction<'_>, run: i64, it: &AttemptRow) -> Result<usiz
     let mut statement = db.prepare_cached(ATTEMPT)?;
     let AttemptRow { job, attempt, client, began_ms, ended_ms, outcome, why } = it;
     Ok(statement.execute(params![run, job, attempt, client, began_ms, ended_ms, outcome, why])?)
+}
+
+/// The tree and the environment of a known lease never change.
+fn write_lease(db: &Transaction<'_>, run: i64, it: &LeaseRow) -> Result<usize> {
+    let mut statement = db.prepare_cached(LEASE)?;
+    let LeaseRow { lease, job, attempt, client, token, began_ms, state, cause, tree, environment } = it;
+    let row = params![run, lease, job, attempt, client, token, began_ms, state, cause, tree, environment];
+    Ok(statement.execute(row)?)
 }
 
 fn write_stage(db: &Transaction<'_>, run: i64, it: &StageRow) -> Result<usize> {

@@ -1,14 +1,15 @@
 //! `tanto bulk serve`, and its start before a build.
 
-use std::fs::{self, OpenOptions};
+mod keeper;
+
+use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use self::keeper::Keeper;
 use tanto_bulk::config::Config;
 use tanto_bulk::error::BulkError;
 use tanto_serve::server_dir::{self, ServedBuild, ServerLock, ServerState};
@@ -16,6 +17,7 @@ use tanto_serve::{Limits, Options};
 use tanto_sys::fs::private_files;
 use tanto_sys::machine::system::SystemName;
 use tanto_sys::process::detach;
+use tanto_sys::process::pid_identity::ProcessId;
 use tanto_sys::signals;
 
 /// How long a server may take to start.
@@ -109,24 +111,23 @@ fn limits(config: &Config) -> Limits {
 }
 
 /// Starts the server of a build in the background, unless one runs already or none is wanted. It is no child of this
-/// process, does not end with the build, and serves other builds too. The process must have one thread.
+/// process, does not end with the build, and serves other builds too. A server that a build has started is started again
+/// if it ends before the build. The process must have one thread.
 pub fn start(config: &Config, file: &Path) -> Result<(), BulkError> {
     if config.listen.is_empty() {
         return Ok(());
     }
     let server = ConfiguredServer::new(config)?;
     server.prepare()?;
-    if is_listening(&server)? {
+    if is_listening(&server)? && !keeper::has_started(&server.dir) {
         return Ok(());
     }
     let program = std::env::current_exe().map_err(BulkError::of("starting the server"))?;
     let file = std::path::absolute(file).map_err(BulkError::io("reading ", file))?;
     let log = server.dir.join("server.log");
-    detach::spawn_detached(|| {
-        // The wait below reports that there is no server.
-        let _ = spawn(&program, &file, &log);
-    })
-    .map_err(BulkError::of("starting the server"))?;
+    let build = ProcessId::current().map_err(BulkError::of("starting the server"))?;
+    let keeper = Keeper { program, config: file, dir: server.dir.clone(), log: log.clone(), build };
+    detach::spawn_detached(|| keeper.run()).map_err(BulkError::of("starting the server"))?;
     let started = Instant::now();
     while !is_listening(&server)? {
         if started.elapsed() > START {
@@ -142,11 +143,4 @@ pub fn start(config: &Config, file: &Path) -> Result<(), BulkError> {
 fn is_listening(server: &ConfiguredServer) -> Result<bool, BulkError> {
     let state = server_dir::server_state(&server.dir).map_err(invalid)?;
     Ok(matches!(state, ServerState::Listening(_)))
-}
-
-fn spawn(program: &Path, file: &Path, log: &Path) -> io::Result<()> {
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
-    let mut command = Command::new(program);
-    command.args(["bulk", "serve", "--config"]).arg(file).current_dir("/");
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn().map(drop)
 }

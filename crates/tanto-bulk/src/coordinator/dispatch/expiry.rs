@@ -63,7 +63,8 @@ impl Dispatch {
         for id in self.open_leases(client) {
             let LeaseEntry { state, began_ms, .. } = self.leases[&id];
             match state {
-                LeaseState::Running => {
+                // After a restart of the coordinator, its client may have it.
+                LeaseState::Running | LeaseState::Offered { until_ms: None } => {
                     let after = self.times.reopen_after(self.link.real(now) - began_ms);
                     self.set(id, LeaseState::Missing { until_ms: now.saturating_add(after) });
                     (packages, reopen_ms) = (packages + 1, reopen_ms.min(after));

@@ -3,6 +3,7 @@
 use tanto_protocol::LeaseId;
 
 use crate::coordinator::needs::ResourceNeeds;
+use crate::coordinator::state::INTERRUPTED;
 use crate::resolve::PackageId;
 
 /// The state of a lease. Times are those of the link's clock.
@@ -10,8 +11,8 @@ use crate::resolve::PackageId;
 /// Until a lease has ended, no other lease of its package may exist. An ended lease stays ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LeaseState {
-    /// It is on its way to the client.
-    Offered { until_ms: i64 },
+    /// It is on its way to the client. Without an end: it is unknown whether the client has it, until it says hello.
+    Offered { until_ms: Option<i64> },
     /// The client has it.
     Running,
     /// The client is silent.
@@ -104,7 +105,7 @@ impl LeaseState {
     pub fn restore(name: &str, cause: &str) -> Option<LeaseState> {
         let cause = Cause::ALL.into_iter().find(|it| it.name() == cause);
         match name {
-            "offered" => Some(LeaseState::Offered { until_ms: 0 }),
+            "offered" => Some(LeaseState::Offered { until_ms: None }),
             "running" => Some(LeaseState::Running),
             "missing" => Some(LeaseState::Missing { until_ms: 0 }),
             "stopped" => Some(LeaseState::Stopped),
@@ -113,6 +114,15 @@ impl LeaseState {
             "superseded" => cause.map(LeaseState::Superseded),
             "returned" => cause.map(LeaseState::Returned),
             _ => None,
+        }
+    }
+
+    /// Returns the end of a lease that is missing in the database, from the outcome of its attempt there; `None`: it has no
+    /// attempt.
+    pub fn of_outcome(outcome: Option<&str>) -> LeaseState {
+        match outcome {
+            None | Some("" | INTERRUPTED) => LeaseState::Superseded(Cause::Withdrawn),
+            Some(_) => LeaseState::Settled,
         }
     }
 
@@ -129,7 +139,8 @@ impl LeaseState {
     fn may_become(self, next: LeaseState) -> bool {
         use LeaseState::{Missing, Offered, Reported, Returned, Running, Settled, Stopped, Superseded};
         match self {
-            Offered { .. } => matches!(next, Running | Stopped | Reported | Superseded(_) | Returned(_)),
+            // Again, when there is more time to confirm it.
+            Offered { .. } => !matches!(next, Stopped | Settled),
             Running => matches!(next, Missing { .. } | Stopped | Reported | Superseded(_) | Returned(_)),
             Missing { .. } => matches!(next, Running | Reported | Superseded(_) | Returned(_)),
             Stopped => matches!(next, Reported | Superseded(_) | Returned(_)),
@@ -197,7 +208,8 @@ impl LeaseEntry {
     /// When the lease changes by itself, on the link's clock.
     pub(super) fn deadline(&self) -> Option<i64> {
         match self.state {
-            LeaseState::Offered { until_ms } | LeaseState::Missing { until_ms } => Some(until_ms),
+            LeaseState::Offered { until_ms } => until_ms,
+            LeaseState::Missing { until_ms } => Some(until_ms),
             LeaseState::Running | LeaseState::Stopped => {
                 let idle = self.progress.at_ms.saturating_add(self.terms.idle_ms);
                 Some(idle.min(self.since_ms.saturating_add(self.terms.total_ms)))

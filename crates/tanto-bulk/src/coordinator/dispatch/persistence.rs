@@ -1,23 +1,27 @@
 //! Records of leases, and the state that they restore.
 
+use std::collections::BTreeMap;
+
 use tanto_protocol::LeaseId;
 
 use super::lease::{LastProgress, LeaseEntry, LeaseRecord, LeaseState, LeaseTerms};
 use super::local::LocalSlots;
+use super::remote::ClientWork;
 use super::{Dispatch, LeaseTimes};
 use crate::resolve::PackageId;
 
 impl Dispatch {
     /// Restores leases from the last record of each, with `began_ms` on this coordinator's clock. Their clients have to say
-    /// hello again.
+    /// hello again. `work`: what clients have done before, by name.
     pub fn restore(
         times: LeaseTimes,
         local: LocalSlots,
         now_ms: i64,
         records: &[LeaseRecord],
+        work: BTreeMap<String, ClientWork>,
         terms: impl Fn(PackageId) -> LeaseTerms,
     ) -> Dispatch {
-        let mut dispatch = Dispatch::new(times, local, now_ms);
+        let mut dispatch = Dispatch { work, ..Dispatch::new(times, local, now_ms) };
         for record in records {
             let client = dispatch
                 .find_client(&record.client, &record.token)
@@ -32,7 +36,7 @@ impl Dispatch {
     fn restored(&self, now_ms: i64, client: usize, record: &LeaseRecord, terms: LeaseTerms) -> LeaseEntry {
         let now = self.link.at(now_ms);
         let state = match record.state {
-            LeaseState::Offered { .. } => LeaseState::Offered { until_ms: now.saturating_add(self.times.confirm_ms) },
+            LeaseState::Offered { .. } => LeaseState::Offered { until_ms: None },
             // The result was lost with the coordinator that was accepting it. The client reports it again.
             LeaseState::Missing { .. } | LeaseState::Reported => LeaseState::Running,
             state => state,

@@ -34,17 +34,24 @@ pub struct RemoteClient {
     last_instance: Option<InstanceId>,
     /// It has been silent for too long.
     pub silent: bool,
-    /// Packages built.
-    pub built: u64,
+    pub work: ClientWork,
     /// When it was last heard, on the link's clock.
     pub(super) seen_ms: i64,
     pub(super) connection: Option<ClientConnection>,
     pub(super) health: Health,
     /// Those that have not ended.
     pub(super) leases: BTreeSet<LeaseId>,
-    /// Expected durations of the packages that it built, and the durations.
-    expected_ms: u64,
-    took_ms: u64,
+}
+
+/// What a client has built, in this run and in earlier ones.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct ClientWork {
+    /// Packages built in this run.
+    pub built: u64,
+    /// Expected durations of the packages that it has built, if they are known.
+    pub expected_ms: u64,
+    /// The durations of these packages.
+    pub took_ms: u64,
 }
 
 /// A client's process between `hello` and `bye`.
@@ -74,7 +81,7 @@ pub(super) struct Poll {
 }
 
 impl RemoteClient {
-    pub(super) fn new(name: &str, token: &str, now: i64) -> RemoteClient {
+    pub(super) fn new(name: &str, token: &str, work: ClientWork, now: i64) -> RemoteClient {
         RemoteClient {
             name: name.to_owned(),
             token: token.to_owned(),
@@ -87,13 +94,11 @@ impl RemoteClient {
             draining: false,
             last_instance: None,
             silent: false,
-            built: 0,
+            work,
             seen_ms: now,
             connection: None,
             health: Health::default(),
             leases: BTreeSet::new(),
-            expected_ms: 0,
-            took_ms: 0,
         }
     }
 
@@ -145,17 +150,18 @@ impl RemoteClient {
 
     /// Records the duration of a package that was built.
     pub(super) fn record_built(&mut self, expected_ms: u64, took_ms: u64) {
-        self.built += 1;
         self.health.record_success();
+        let work = &mut self.work;
+        work.built += 1;
         if expected_ms > 0 {
-            self.expected_ms = self.expected_ms.saturating_add(expected_ms);
-            self.took_ms = self.took_ms.saturating_add(took_ms);
+            work.expected_ms = work.expected_ms.saturating_add(expected_ms);
+            work.took_ms = work.took_ms.saturating_add(took_ms);
         }
     }
 
     /// Returns the speed in thousandths of the expected one.
     pub fn speed(&self) -> u64 {
-        let [expected, took] = [self.expected_ms, self.took_ms].map(|ms| ms.saturating_add(SPEED_PRIOR_MS));
+        let [expected, took] = [self.work.expected_ms, self.work.took_ms].map(|ms| ms.saturating_add(SPEED_PRIOR_MS));
         u64::try_from(u128::from(expected) * 1000 / u128::from(took)).unwrap_or(u64::MAX)
     }
 }

@@ -82,6 +82,11 @@ impl Dispatch {
             let listed = hello.running.contains(&id) || hello.held.contains(&id);
             match self.leases[&id].state {
                 LeaseState::Reported => {}
+                // It may be in an answer that is on its way since before the coordinator began.
+                LeaseState::Offered { until_ms: None } if !listed => {
+                    let until_ms = Some(now.saturating_add(self.times.confirm_ms));
+                    self.set(id, LeaseState::Offered { until_ms });
+                }
                 LeaseState::Offered { .. } if !listed => self.end(id, LeaseState::Returned(Cause::Unconfirmed)),
                 _ if !listed => self.end(id, LeaseState::Returned(Cause::Restarted)),
                 _ => self.confirm(now, id),
@@ -131,7 +136,11 @@ impl Dispatch {
                 self.answers.push((relayed, Ok(no_work(OUTDATED))));
             }
             Some(poll) if request.number == poll.number => match &poll.answer {
-                Some(answer) => self.answers.push((relayed, Ok(answer.clone()))),
+                Some(answer) => {
+                    let mut answer = answer.clone();
+                    answer.leases.retain(|lease| !self.leases[&lease.lease].state.has_ended());
+                    self.answers.push((relayed, Ok(answer)));
+                }
                 None if poll.waiting.len() >= MAX_REPEATS => {
                     return Err(refusal(RefusalCode::Busy, "the same request waits already"));
                 }

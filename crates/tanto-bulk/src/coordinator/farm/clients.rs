@@ -60,8 +60,8 @@ impl Coordinator<'_> {
             client.roles.clone(),
             if client.is_live() { slots } else { "-".to_owned() },
             live(units::memory(client.free.memory_kib)),
-            grouped(client.built),
-            if client.built > 0 { speed } else { String::new() },
+            grouped(client.work.built),
+            if client.work.built > 0 { speed } else { String::new() },
             seen(self.dispatch.unheard_ms(self.clock.now_ms(), client)),
             self.status_of(client),
         ]

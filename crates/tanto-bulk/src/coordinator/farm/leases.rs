@@ -41,7 +41,7 @@ impl Coordinator<'_> {
             }
         }
         if !started.is_empty() {
-            self.send_leases(self.clock.now_ms());
+            self.answer_clients(self.clock.now_ms());
         }
         Ok(started)
     }
@@ -69,7 +69,8 @@ impl Coordinator<'_> {
         let tree = self.farm.as_ref().and_then(|farm| farm.description.tree);
         let lease = Lease { lease, spec, tree, packages, features: Vec::new() };
         let terms = self.lease_terms(package);
-        self.dispatch.offer(now_ms, client, package, lease, terms);
+        let began_ms = self.running[&package].began_ms;
+        self.dispatch.offer(began_ms, client, package, lease, terms);
         Some(info)
     }
 

@@ -9,9 +9,11 @@ use tanto_cas::store::{Durability, StoreLimits};
 use tanto_cas::tree::{DigestCache, ScanOptions, scan};
 use tanto_cas::{BlobInfo, Manifest, Store};
 use tanto_protocol::{BuildDescription, Digest, Environment, PackageBlob};
+use tanto_record::database::Database;
 
 use super::Farm;
 use super::place::Places;
+use super::restart::EarlierLeases;
 use crate::config::Config;
 use crate::coordinator::dispatch::LeaseTimes;
 use crate::coordinator::plan::Plan;
@@ -21,9 +23,11 @@ use crate::package::ALL;
 
 /// How long the server keeps what clients fetch, if it cannot ask.
 const PINNED: Duration = Duration::from_secs(24 * 3_600);
+/// The speed of clients is that in the last runs.
+const RUNS: i64 = 5;
 
 /// Prepares the farm of a build, if its configuration has `listen`.
-pub fn prepare(config: &Config, run: i64, plan: &Plan) -> Result<Option<Farm>, BulkError> {
+pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> Result<Option<Farm>, BulkError> {
     if config.listen.is_empty() {
         return Ok(None);
     }
@@ -48,9 +52,10 @@ pub fn prepare(config: &Config, run: i64, plan: &Plan) -> Result<Option<Farm>, B
     store.pin(&fetched, SystemTime::now() + PINNED).map_err(|error| failed(&blobs, &error))?;
     description.environment = build_environment(config, &description);
     let packages = package_blobs(config, plan)?;
+    let earlier = EarlierLeases { leases: database.leases(run)?, work: database.client_work(run, RUNS)? };
     let places = Places::new(config, plan);
     let times = LeaseTimes::of(config);
-    Ok(Some(Farm { places, times, ..Farm::new(description, store, tree, packages) }))
+    Ok(Some(Farm { places, times, ..Farm::new(description, store, tree, packages, earlier) }))
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> BulkError {

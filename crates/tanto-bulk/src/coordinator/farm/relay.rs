@@ -28,6 +28,13 @@ impl Coordinator<'_> {
         }
     }
 
+    pub(super) fn link_down(&mut self, now_ms: i64) {
+        self.dispatch.link_down(now_ms);
+        if let Some(farm) = &mut self.farm {
+            farm.answers.clear();
+        }
+    }
+
     pub(super) fn provided(&self, blob: &PackageBlob) -> ProvidedFile {
         let path = PathBuf::from(format!("{}/{ALL}/{}{}", self.settings.packages, blob.name, self.settings.suffix));
         ProvidedFile { digest: blob.digest, size: blob.size, path }
@@ -48,8 +55,9 @@ impl Coordinator<'_> {
             ToCoordinator::Gone { number } => self.dispatch.gone(number),
             ToCoordinator::Roots { epoch } => self.send_roots(epoch),
             ToCoordinator::Request { number, token, request } => {
-                if let Some(answer) = self.answer(now_ms, number, &token, *request) {
-                    self.control.send_to_server(&ToServer::Answer { number, answer });
+                let answer = self.answer(now_ms, number, &token, *request);
+                if let (Some(answer), Some(farm)) = (answer, &mut self.farm) {
+                    farm.answers.add(number, answer);
                 }
             }
         }
@@ -94,9 +102,14 @@ impl Coordinator<'_> {
         Some(answer.unwrap_or_else(ClientAnswer::Refused))
     }
 
-    pub(super) fn send_leases(&mut self, now_ms: i64) {
+    /// Sends the answers that need not wait for the journal any more.
+    pub(super) fn answer_clients(&mut self, now_ms: i64) {
+        self.record_leases();
+        let Some(farm) = &mut self.farm else { return };
         for (number, answer) in self.dispatch.take_answers(now_ms, "no package can start now") {
-            let answer = answer.map_or_else(ClientAnswer::Refused, ClientAnswer::Work);
+            farm.answers.add(number, answer.map_or_else(ClientAnswer::Refused, ClientAnswer::Work));
+        }
+        for (number, answer) in farm.answers.take(self.last_result.committed()) {
             self.control.send_to_server(&ToServer::Answer { number, answer });
         }
     }

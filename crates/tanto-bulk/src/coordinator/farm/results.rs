@@ -42,6 +42,15 @@ impl Coordinator<'_> {
         }
     }
 
+    /// Settles the leases whose results are recorded, when nothing follows. The journal commits both in this order.
+    pub(in crate::coordinator) fn settle_last_leases(&mut self) {
+        let Some(farm) = &mut self.farm else { return };
+        for (lease, _) in std::mem::take(&mut farm.settling) {
+            self.dispatch.accepted(lease);
+        }
+        self.record_leases();
+    }
+
     /// Takes over the files of a result, which then continues like that of a local attempt.
     pub(super) fn reported(&mut self, lease: LeaseId, package: PackageId) {
         let job = JobId(package);

@@ -188,8 +188,15 @@ impl World {
                     assert_eq!(world.packages[package], PackageProgress::Leased, "a result was accepted twice");
                     world.packages[package] = PackageProgress::Accepted;
                 });
+                self.step(next, 1, |world| {
+                    world.packages[package] = PackageProgress::Accepted;
+                    world.restart_coordinator();
+                });
             } else if !entry.state.has_ended() {
-                self.step(next, 1, |world| world.dispatch.expire(lease));
+                let is_offered = matches!(entry.state, LeaseState::Offered { .. });
+                // An offer that nobody has ends by itself.
+                let faults = u32::from(!is_offered || self.named_by_clients().contains(&number_of(lease)));
+                self.step(next, faults, |world| world.dispatch.expire(lease));
                 if self.kills > 0 {
                     self.step(next, 0, |world| {
                         world.kills -= 1;
@@ -339,8 +346,14 @@ impl World {
     }
 
     fn restart_coordinator(&mut self) {
+        for record in self.journal.values_mut().filter(|record| !record.state.has_ended()) {
+            // Its result is durable, but its end is not.
+            if self.packages[record.package as usize] == PackageProgress::Accepted {
+                record.state = LeaseState::of_outcome(Some("done"));
+            }
+        }
         let records: Vec<LeaseRecord> = self.journal.values().cloned().collect();
-        self.dispatch = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, |_| TERMS);
+        self.dispatch = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, BTreeMap::new(), |_| TERMS);
         self.dispatch.link_up(0);
     }
 
@@ -409,7 +422,11 @@ impl World {
             (self.packages[package], self.dispatch.losses.get(&(package as PackageId))).hash(&mut hasher);
             for &id in named.iter().filter(|&&id| id / 100 == package as u64) {
                 let Some(entry) = self.dispatch.leases.get(&lease_id(id)) else { continue };
-                let state = if entry.state.has_ended() { "ended" } else { entry.state.name() };
+                let state = match entry.state {
+                    state if state.has_ended() => "ended",
+                    LeaseState::Offered { until_ms: None } => "restored",
+                    state => state.name(),
+                };
                 let at = NAMES.iter().position(|name| *name == self.dispatch.clients[entry.client].name);
                 (lease(id), state, entry.state == LeaseState::Settled, at.map(|at| clients[at])).hash(&mut hasher);
             }
@@ -447,7 +464,16 @@ impl World {
 
     /// The leases that have not ended, or that a client or a message names.
     fn named_leases(&self) -> Vec<u64> {
-        let mut named: Vec<u64> = self.dispatch.current.values().map(|&id| number_of(id)).collect();
+        let mut named = self.named_by_clients();
+        named.extend(self.dispatch.current.values().map(|&id| number_of(id)));
+        named.sort_unstable();
+        named.dedup();
+        named
+    }
+
+    /// The leases that a client or a message names.
+    fn named_by_clients(&self) -> Vec<u64> {
+        let mut named = Vec::new();
         for (at, it) in self.clients.iter().enumerate() {
             named.extend(it.running.into_iter().chain(it.held).chain(it.answer.iter().flatten().copied()));
             named.extend(self.poll(at).and_then(|poll| poll.answer.as_ref()).iter().flat_map(|it| leases_of(it)));
@@ -458,8 +484,6 @@ impl World {
                 _ => {}
             }
         }
-        named.sort_unstable();
-        named.dedup();
         named
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of leases: confirmation, silence, results, restarts.
 
+use std::collections::BTreeMap;
+
 use tanto_protocol::{Bye, Digest, HelloAnswer, LeaseAction, Refusal, RefusalCode, ResultAnswer};
 
 use super::*;
@@ -62,7 +64,7 @@ fn packages_of_a_silent_client_are_counted() {
     assert_eq!(dispatch.missing(2 * MINUTE, client), (1, 4 * MINUTE));
 }
 use crate::coordinator::dispatch::lease::{Cause, LeaseState};
-use crate::coordinator::dispatch::{DispatchEffect, NextState};
+use crate::coordinator::dispatch::{ClientWork, DispatchEffect, NextState, RemoteClient};
 
 /// A client `a` (connection 1) that runs package 7 with lease 1 since time 0.
 fn running() -> Dispatch {
@@ -354,14 +356,73 @@ fn instructions_follow_the_lease() {
 fn coordinator_restart_keeps_running_attempts() {
     let mut dispatch = running();
     let records = latest(&dispatch.take_records());
-    let mut restored = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, |_| TERMS);
+    let mut restored = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, BTreeMap::new(), |_| TERMS);
     restored.link_up(5_000);
     restored.tick(64_999);
     say_hello(&mut restored, &hello("a", 1, &[1]), 2).unwrap();
     assert_eq!((state(&restored, 1), restored.current(7)), (LeaseState::Running, Some(lease_id(1))));
 
-    let mut silent = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, |_| TERMS);
+    // A result that was being accepted is accepted again.
+    restored.take_effects();
+    assert_eq!(
+        restored.result(65_000, &token("a"), connection_id(2), lease_id(1), Vec::new),
+        Ok(ResultAnswer::Pending)
+    );
+    let records = latest(&[records, restored.take_records()].concat());
+    assert_eq!(records.last().unwrap().state, LeaseState::Reported);
+    let mut again = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, BTreeMap::new(), |_| TERMS);
+    again.link_up(0);
+    say_hello(&mut again, &Hello { held: vec![lease_id(1)], ..hello("a", 1, &[]) }, 3).unwrap();
+    let answer =
+        |dispatch: &mut Dispatch| dispatch.result(0, &token("a"), connection_id(3), lease_id(1), Vec::new).unwrap();
+    assert_eq!(answer(&mut again), ResultAnswer::Pending);
+    again.accepted(lease_id(1));
+    assert_eq!(answer(&mut again), ResultAnswer::Settled);
+
+    let mut silent = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, BTreeMap::new(), |_| TERMS);
     silent.link_up(5_000);
     silent.tick(65_000);
     assert!(matches!(state(&silent, 1), LeaseState::Missing { .. }));
+}
+
+#[test]
+fn restored_offer_waits_for_its_client() {
+    let mut dispatch = dispatch();
+    connect(&mut dispatch, 0, "a", 1);
+    dispatch.work(0, &token("a"), &work(1, 1, 1), 100).unwrap();
+    start(&mut dispatch, 0, 7, 1);
+    let records = dispatch.take_records();
+    let restored = || {
+        let mut restored =
+            Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, BTreeMap::new(), |_| TERMS);
+        restored.link_up(0);
+        restored
+    };
+    // The client has it, but comes late.
+    let mut late = restored();
+    late.tick(59_000);
+    assert!(matches!(state(&late, 1), LeaseState::Offered { .. }));
+    late.tick(60_000);
+    assert!(matches!(state(&late, 1), LeaseState::Missing { .. }));
+    say_hello(&mut late, &hello("a", 1, &[1]), 2).unwrap();
+    assert_eq!(state(&late, 1), LeaseState::Running);
+    // The answer to its request for work may still be on its way.
+    let mut early = restored();
+    say_hello(&mut early, &hello("a", 1, &[]), 2).unwrap();
+    early.tick(29_999);
+    assert!(matches!(state(&early, 1), LeaseState::Offered { .. }));
+    early.tick(30_000);
+    assert_eq!(ends(&mut early), [(Cause::Unconfirmed, NextState::Open)]);
+}
+
+#[test]
+fn clients_keep_the_speed_of_earlier_builds() {
+    let work = ClientWork { built: 3, expected_ms: 60 * MINUTE as u64, took_ms: 30 * MINUTE as u64 };
+    let work = BTreeMap::from([("a".to_owned(), work)]);
+    let mut restored = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &[], work, |_| TERMS);
+    restored.link_up(0);
+    connect(&mut restored, 0, "a", 1);
+    connect(&mut restored, 0, "b", 2);
+    let of = |it: &RemoteClient| (it.work.built, it.speed());
+    assert_eq!(restored.clients().iter().map(of).collect::<Vec<_>>(), [(3, 1750), (0, 1000)]);
 }

@@ -26,10 +26,16 @@ struct Faults {
     partitions: usize,
     /// Restarts of the coordinator in a minute.
     coordinator: usize,
+    /// Crashes of the coordinator before the leases of a turn are durable, in a turn.
+    crashes: usize,
 }
 
-const CALM: Faults = Faults { lost: 0, repeated: 0, liars: 0, slow: 0, restarts: 0, partitions: 0, coordinator: 0 };
-const ROUGH: Faults = Faults { lost: 5, repeated: 5, liars: 10, slow: 10, restarts: 3, partitions: 5, coordinator: 3 };
+const CALM: Faults =
+    Faults { lost: 0, repeated: 0, liars: 0, slow: 0, restarts: 0, partitions: 0, coordinator: 0, crashes: 0 };
+const ROUGH: Faults =
+    Faults { lost: 5, repeated: 5, liars: 10, slow: 10, restarts: 3, partitions: 5, coordinator: 3, crashes: 1 };
+/// Only the coordinator fails, but often.
+const KILLS: Faults = Faults { coordinator: 30, crashes: 3, ..CALM };
 
 struct SimulatedPackage {
     ms: i64,
@@ -105,6 +111,8 @@ struct Simulation {
     clients: Vec<SimulatedClient>,
     /// The package of each lease, by its number.
     leases: Vec<usize>,
+    /// How often clients have begun each package.
+    begun: Vec<usize>,
     connections: u64,
     /// The client of each relayed work request, its instance, and the request's connection and number.
     relayed: Vec<(usize, u64, (u64, u64))>,
@@ -141,6 +149,7 @@ impl Simulation {
             packages,
             clients,
             leases: Vec::new(),
+            begun: vec![0; count],
             connections: 0,
             relayed: Vec::new(),
             sender: 0,
@@ -152,7 +161,7 @@ impl Simulation {
     }
 
     /// Returns the makespan divided by its lower bound, and the number of lost attempts.
-    fn run(mut self) -> (f64, usize) {
+    fn run(&mut self) -> (f64, usize) {
         let bound_ms = self.lower_bound_ms();
         self.find_ready();
         (0..self.clients.len()).for_each(|client| self.schedule(client as i64 % TICK_MS, Happening::Timer(client)));
@@ -335,7 +344,9 @@ impl Simulation {
     fn begin(&mut self, client: usize, lease: u64) {
         let it = &mut self.clients[client];
         if it.running.insert(lease) {
-            let (instance, ms) = (it.instance, self.packages[self.leases[lease as usize]].ms * it.slowness);
+            let package = self.leases[lease as usize];
+            self.begun[package] += 1;
+            let (instance, ms) = (it.instance, self.packages[package].ms * it.slowness);
             self.schedule(ms, Happening::AttemptEnds { client, instance, lease });
         }
     }
@@ -388,6 +399,9 @@ impl Simulation {
         self.dispatch.tick(self.now);
         self.settle();
         self.start_packages();
+        if self.restarted_ms == 0 && self.random.chance(self.faults.crashes) {
+            return self.crash();
+        }
         for (relayed, answer) in self.dispatch.take_answers(self.now, "nothing is ready") {
             self.answer_work((relayed, answer));
         }
@@ -492,10 +506,26 @@ impl Simulation {
             self.dispatch.link_up(self.now);
             self.restarted_ms = 0;
         } else if self.random.chance(self.faults.coordinator) {
-            self.restarted_ms = self.now;
-            let records: Vec<LeaseRecord> = self.journal.values().cloned().collect();
-            self.dispatch = Dispatch::restore(LeaseTimes::default(), no_slots(), self.now, &records, |_| TERMS);
+            self.restore();
         }
+    }
+
+    /// The coordinator ends before the last records are durable. No client knows of them.
+    fn crash(&mut self) {
+        self.restore();
+        for package in 0..self.packages.len() {
+            let is_lost = self.dispatch.current(package as PackageId).is_none();
+            if self.packages[package].state == BuildState::Leased && is_lost {
+                self.set(package as PackageId, BuildState::Open);
+            }
+        }
+    }
+
+    fn restore(&mut self) {
+        self.restarted_ms = self.now;
+        let records: Vec<LeaseRecord> = self.journal.values().cloned().collect();
+        let times = LeaseTimes::default();
+        self.dispatch = Dispatch::restore(times, no_slots(), self.now, &records, BTreeMap::new(), |_| TERMS);
     }
 }
 
@@ -549,4 +579,14 @@ fn every_build_ends() {
     assert!(most < 2.0, "list scheduling takes less than twice the lower bound");
     assert_eq!(losses, 0);
     report("with faults", builds(ROUGH));
+}
+
+#[test]
+fn attempts_survive_the_coordinator() {
+    for seed in seeds(20) {
+        let mut simulation = Simulation::new(seed, KILLS);
+        let (_, losses) = simulation.run();
+        assert_eq!(losses, 0, "seed {seed}");
+        assert!(simulation.begun.iter().all(|&count| count == 1), "seed {seed}: {:?}", simulation.begun);
+    }
 }
