@@ -1,6 +1,7 @@
 //! Coordinates a bulk build: the state of each package, order, attempts and retries, steps after an attempt, control
 //! requests and the database.
 
+pub mod acceptance;
 pub mod bulk_build;
 pub mod check;
 mod control;

@@ -72,6 +72,9 @@ pub trait Runner<T = Command, P = Infallible> {
         None
     }
 
+    /// Records the start or end of a child process that belongs to no job.
+    fn set_unrelated(&mut self, _pid: u32, _runs: bool) {}
+
     /// Returns the processes that finished jobs left behind and that still exist. Called when no command runs.
     fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         Vec::new()

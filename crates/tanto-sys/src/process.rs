@@ -10,6 +10,7 @@ use crate::error::call_error;
 use crate::process::procs::raw_pid;
 
 mod clone_into;
+pub mod confine;
 pub mod detach;
 pub mod entry;
 mod environment;

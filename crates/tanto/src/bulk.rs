@@ -20,7 +20,7 @@ use tanto_bulk::coordinator::farm::starter;
 use tanto_bulk::coordinator::install_artifact::PackageInstall;
 use tanto_bulk::coordinator::queries::LastRun;
 use tanto_bulk::coordinator::simulate::forecast::{ForecastRequest, forecast};
-use tanto_bulk::coordinator::{debug_shell, follow, pbulk_files, phases, requests, status_screen};
+use tanto_bulk::coordinator::{acceptance, debug_shell, follow, pbulk_files, phases, requests, status_screen};
 use tanto_bulk::error::{BulkError, cause};
 use tanto_bulk::publish::publication::{self, ReportForm};
 use tanto_bulk::publish::sign::process;
@@ -105,6 +105,8 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
         BulkCommand::Fetch(args) => return Ok(run_internal_command(b"fetch", args)),
         BulkCommand::Deliver(args) => return Ok(run_internal_command(b"deliver", args)),
         BulkCommand::Starter(args) => return Ok(run_internal_command(b"starter", args)),
+        BulkCommand::Accept(args) => return Ok(run_internal_command(b"accept", args)),
+        BulkCommand::Inspect(args) => return Ok(run_internal_command(b"inspect", args)),
         BulkCommand::Signer(args) => return Ok(run_internal_command(b"signer", args)),
     };
     Ok(CommandOutput::printed(text, 0))
@@ -127,6 +129,8 @@ pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<CommandOutput> {
             let run = |install: PackageInstall| lifecycle::exit_with_parent().and_then(|()| install.run());
             PackageInstall::read(args).map(run).map(|result| exit_of("the package", result))
         }
+        b"accept" => args.is_empty().then(|| ended(acceptance::accept())),
+        b"inspect" => args.is_empty().then(|| ended(acceptance::inspect_packages())),
         b"signer" => serve_signer(args),
         b"starter" => serve_starter(args),
         _ => return None,
@@ -147,6 +151,10 @@ fn serve_starter(args: &[Vec<u8>]) -> Option<CommandOutput> {
     let [state, join, command] = args else { return None };
     let served = starter::serve(file::path(state), file::path(join), std::str::from_utf8(command).ok()?);
     Some(served.map_or_else(|error| failed(&error), |()| CommandOutput::default()))
+}
+
+fn ended(result: io::Result<()>) -> CommandOutput {
+    result.map_or_else(|error| CommandOutput::failed(cause(&error)), |()| CommandOutput::default())
 }
 
 fn with_status(code: i32) -> CommandOutput {

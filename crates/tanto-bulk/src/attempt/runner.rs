@@ -182,6 +182,10 @@ impl Runner<Task, AttemptEvent> for AttemptRunner<'_> {
         self.runner.output_tail(job, most)
     }
 
+    fn set_unrelated(&mut self, pid: u32, runs: bool) {
+        self.runner.set_unrelated(pid, runs);
+    }
+
     fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         self.runner.leftovers()
     }

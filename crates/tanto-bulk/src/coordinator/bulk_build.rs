@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use tanto_exec::clock::RealClock;
@@ -152,7 +152,11 @@ fn build(
     let failed = |error| BulkError::io("listening in ", &config.state)(error);
     let mut server = Server::open(Path::new(&config.state)).map_err(failed)?;
     phase_file::end(config);
-    let wake_fd = either_fd(&server.wake_fd().map_err(failed)?, journal.commits().wake_fd()).map_err(failed)?;
+    let accepted = farm.as_ref().map(Farm::wake_fd).transpose().map_err(failed)?;
+    let requests = server.wake_fd().map_err(failed)?;
+    let mut wakers = vec![requests.as_fd(), journal.commits().wake_fd().as_fd()];
+    wakers.extend(accepted.as_ref().map(AsFd::as_fd));
+    let wake_fd = any_fd(&wakers).map_err(failed)?;
     let options = RunnerOptions { wake_fd: Some(wake_fd), ..environment::runner_options(config, settings) };
     let mut runner = ProcessRunner::new(options).map_err(|error| cause(&error))?;
     let clock = RealClock::start();
@@ -177,11 +181,12 @@ fn build(
     Ok((outcome, plan, journal.finish()?))
 }
 
-/// Returns a descriptor that is readable while one of two others is.
-fn either_fd(one: &impl AsFd, other: &impl AsFd) -> io::Result<OwnedFd> {
+/// Returns a descriptor that is readable while one of these is. It is so only as long as they exist.
+fn any_fd(sources: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
     let set = Epoll::new()?;
-    set.add(one, 0, Interest::Read)?;
-    set.add(other, 1, Interest::Read)?;
+    for (number, source) in (0..).zip(sources) {
+        set.add(source, number, Interest::Read)?;
+    }
     set.try_clone_fd()
 }
 

@@ -9,6 +9,7 @@ mod tests;
 
 pub use self::client::{AskError, ask};
 pub use self::link::LinkEvent;
+pub(super) use self::link::is_later;
 pub use self::server::Server;
 
 use tanto_protocol::ToServer;

@@ -13,7 +13,9 @@ mod results;
 mod roots;
 pub mod starter;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use tanto_cas::Store;
@@ -28,6 +30,7 @@ use self::answers::HeldAnswers;
 use self::place::Places;
 use self::restart::EarlierLeases;
 use self::starter::ClientStarter;
+use super::acceptance::{Acceptance, AcceptedPackage};
 use super::control_socket::LinkEvent;
 use super::dispatch::{DispatchEffect, LeaseTimes};
 use super::frontend::Coordinator;
@@ -53,10 +56,16 @@ pub struct Farm {
     answers: HeldAnswers,
     /// Packages whose directories have changed since the manifest was made: clients have the old ones.
     changed: HashSet<PackageId>,
-    /// Results that are being accepted.
+    /// Results that have arrived.
     reports: HashMap<LeaseId, Box<ResultReport>>,
-    /// Digests of packages that clients have built and that are being installed.
-    reported: HashMap<PackageId, Digest>,
+    /// Opens and copies the files of results.
+    acceptance: Acceptance,
+    /// Results that are being accepted, by the number of the request.
+    accepting: BTreeMap<u64, AcceptingResult>,
+    /// The number of the last request.
+    last_request: u64,
+    /// Packages of clients that are in the attempt's directory or installed, but not recorded yet.
+    accepted: HashMap<PackageId, AcceptedPackage>,
     /// Leases whose results are recorded but perhaps not durable, with the number of the last record.
     settling: Vec<(LeaseId, Option<u64>)>,
     wakeups: VecDeque<Wakeup<AttemptEvent>>,
@@ -68,6 +77,13 @@ pub struct Farm {
     pub starter: Option<ClientStarter>,
 }
 
+/// A result that is being accepted.
+struct AcceptingResult {
+    package: PackageId,
+    attempt: u32,
+    report: Box<ResultReport>,
+}
+
 /// Missing blobs that are named to a client in one answer.
 const MAX_MISSING: usize = 3_000;
 
@@ -77,7 +93,7 @@ impl Farm {
         blobs: Store,
         tree: PathBuf,
         packages: HashMap<String, PackageBlob>,
-        earlier: EarlierLeases,
+        acceptance: Acceptance,
     ) -> Farm {
         let environment: String =
             description.environment.iter().map(|(key, value)| format!("{key}={value:?}\n")).collect();
@@ -87,12 +103,15 @@ impl Farm {
             blobs,
             tree,
             packages,
-            earlier,
+            earlier: EarlierLeases::default(),
             continued: Vec::new(),
             answers: HeldAnswers::default(),
             changed: HashSet::new(),
             reports: HashMap::new(),
-            reported: HashMap::new(),
+            acceptance,
+            accepting: BTreeMap::new(),
+            last_request: 0,
+            accepted: HashMap::new(),
             settling: Vec::new(),
             wakeups: VecDeque::new(),
             places: Places::default(),
@@ -109,6 +128,16 @@ impl Farm {
         // Without an answer of the store, they are uploaded again.
         let missing = all.filter(|digest| !self.blobs.contains(&tanto_cas::Digest(digest.0)).unwrap_or(false));
         missing.take(MAX_MISSING).collect()
+    }
+
+    /// Returns a descriptor that is readable when a result may have been accepted.
+    pub fn wake_fd(&self) -> io::Result<OwnedFd> {
+        self.acceptance.wake_fd()
+    }
+
+    /// Takes the processes of its own that were started (`true`) or have ended since the last call.
+    pub fn take_processes(&mut self) -> Vec<(u32, bool)> {
+        self.acceptance.take_changes()
     }
 
     fn blob_path(&self, digest: Digest) -> PathBuf {
@@ -146,6 +175,7 @@ impl Coordinator<'_> {
         for effect in self.dispatch.take_effects() {
             self.apply_effect(effect, view);
         }
+        self.take_accepted();
         self.answer_clients(now_ms);
         self.send_gauges(now_ms);
     }

@@ -280,6 +280,9 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         self.handle_requests(schedule, runner, view);
         self.send_answers();
         self.serve_clients(view);
+        for (pid, runs) in self.farm.as_mut().map(Farm::take_processes).unwrap_or_default() {
+            runner.set_unrelated(pid, runs);
+        }
         Ok(())
     }
 

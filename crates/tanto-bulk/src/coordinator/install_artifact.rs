@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use tanto_cas::BlobInfo;
 
 use crate::attempt::distfiles::atomic_move;
@@ -12,7 +13,7 @@ use crate::package::digest::sha512;
 use crate::shell::{code, options, run, values};
 
 /// An installation of one package file.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PackageInstall {
     /// The file, still writable by others.
     pub from: PathBuf,
@@ -36,13 +37,15 @@ pub struct PackageInstall {
 }
 
 /// Whether a package file gets a SHA256 digest, as blobs have.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum BlobDigest {
     #[default]
     Unneeded,
     Computed,
     /// In hex. A file with another digest is not installed.
     Expected(String),
+    /// In hex, of a file that was compared with it.
+    Known(String),
 }
 
 impl BlobDigest {
@@ -52,7 +55,7 @@ impl BlobDigest {
         match self {
             BlobDigest::Unneeded => "",
             BlobDigest::Computed => BlobDigest::COMPUTED,
-            BlobDigest::Expected(digest) => digest,
+            BlobDigest::Expected(digest) | BlobDigest::Known(digest) => digest,
         }
     }
 
@@ -66,8 +69,10 @@ impl BlobDigest {
 
     /// Returns the line for the digests of a file.
     fn line(&self, path: &Path) -> io::Result<String> {
-        if *self == BlobDigest::Unneeded {
-            return Ok(String::new());
+        match self {
+            BlobDigest::Unneeded => return Ok(String::new()),
+            BlobDigest::Known(digest) => return Ok(format!("\n{digest}\n")),
+            BlobDigest::Computed | BlobDigest::Expected(_) => {}
         }
         let digest = BlobInfo::of_file(path)?.digest.to_string();
         match self {

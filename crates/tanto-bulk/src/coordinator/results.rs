@@ -193,6 +193,15 @@ impl Coordinator<'_> {
     ) -> Option<Task> {
         let Current { client, failures, .. } = *self.current(package);
         match &result.outcome {
+            AttemptOutcome::Built if self.is_installed(package) => {
+                let Running { began_ms, stage_began_ms, .. } = self.running[&package];
+                let times = (began_ms, stage_began_ms, self.clock.now_ms());
+                let ended = execution::stage_result(Stage::SyncPackage, completion, String::new(), times);
+                self.record_stage(package, ended);
+                self.accept(package, &result);
+                completion.output.clear();
+                None
+            }
             AttemptOutcome::Built => {
                 let made = self.made_file(package, &result);
                 let command = self.begin_step(package, Stage::SyncPackage, self.install_line(package, &made), view);
@@ -343,14 +352,20 @@ impl Coordinator<'_> {
     }
 
     fn install_line(&self, package: PackageId, made: &Path) -> String {
+        let install = self.installation(package, made);
+        format!("{} bulk deliver{}", quoted(&self.settings.program), install.words())
+    }
+
+    /// Describes the installation of a package of the running attempt.
+    pub(super) fn installation(&self, package: PackageId, made: &Path) -> PackageInstall {
         let (settings, it) = (self.settings, self.plan.package(package));
         let all = format!("{}/All", settings.packages);
-        let install = PackageInstall {
+        PackageInstall {
             from: made.to_owned(),
             new: Path::new(&all).join(temp_name(&it.name)),
             place: format!("{all}/{}{}", it.name, settings.suffix).into(),
             digest: self.digest_file(package),
-            blob: match (&self.farm, self.reported_digest(package)) {
+            blob: match (&self.farm, self.accepted_digest(package)) {
                 (None, _) => BlobDigest::Unneeded,
                 (Some(_), None) => BlobDigest::Computed,
                 (Some(_), Some(digest)) => BlobDigest::Expected(digest.to_string()),
@@ -359,8 +374,7 @@ impl Coordinator<'_> {
             name: it.name.clone(),
             categories: it.categories.clone(),
             suffix: settings.suffix.clone(),
-        };
-        format!("{} bulk deliver{}", quoted(&settings.program), install.words())
+        }
     }
 
     /// The directory of the running attempt.

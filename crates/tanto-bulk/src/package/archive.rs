@@ -16,13 +16,13 @@ use thiserror::Error;
 use self::plist::Plist;
 pub use self::signed::Signed;
 pub use self::tar::{Member, MemberKind};
-pub use self::verify::verify;
+pub use self::verify::{FileDigests, verify};
 use crate::error::cause;
 
 /// A package reader, positioned at its files.
 pub struct Package<'r> {
     metadata: Metadata,
-    members: tar::Members<Box<dyn Read + 'r>>,
+    members: tar::Members<LimitedReader<Box<dyn Read + 'r>>>,
     /// The first file, which ends the metadata.
     next: Option<Member>,
 }
@@ -50,6 +50,8 @@ pub enum ArchiveError {
     Member(&'static str),
     #[error("package metadata exceeds the limit of 128 MiB")]
     TooLong,
+    #[error("the package unpacks to more than {0} bytes, the limit for its size")]
+    TooLarge(u64),
     #[error("the package has two {0}")]
     Twice(String),
     #[error("the package has no +CONTENTS with a @name")]
@@ -135,6 +137,11 @@ impl<'r> Package<'r> {
 
     /// Reads a package from its first byte.
     pub fn read(from: impl Read + 'r) -> Result<Package<'r>, ArchiveError> {
+        Package::read_limited(from, u64::MAX)
+    }
+
+    /// Reads a package that may unpack to this many bytes.
+    pub fn read_limited(from: impl Read + 'r, limit: u64) -> Result<Package<'r>, ArchiveError> {
         let mut head = [0; signed::MAGIC.len()];
         let (head, from) = peeked(&mut head, from)?;
         let (signed, inner): (_, Box<dyn Read + 'r>) = match head == signed::MAGIC {
@@ -144,7 +151,7 @@ impl<'r> Package<'r> {
             }
             false => (None, unpacked(from)?),
         };
-        let mut members = tar::Members::new(inner);
+        let mut members = tar::Members::new(LimitedReader { from: inner, limit, left: limit });
         let (metadata, next) = Metadata::read(&mut members, signed)?;
         Ok(Package { metadata, members, next })
     }
@@ -192,6 +199,22 @@ impl Metadata {
             Some(signed) if signed.name != name => Err(ArchiveError::Signature("it has another name")),
             _ => Ok((metadata, next)),
         }
+    }
+}
+
+/// A reader that fails after a number of bytes.
+struct LimitedReader<R> {
+    from: R,
+    limit: u64,
+    left: u64,
+}
+
+impl<R: Read> Read for LimitedReader<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let length = self.from.read(room)?;
+        self.left =
+            self.left.checked_sub(length as u64).ok_or_else(|| io::Error::other(ArchiveError::TooLarge(self.limit)))?;
+        Ok(length)
     }
 }
 

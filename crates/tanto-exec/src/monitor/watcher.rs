@@ -98,6 +98,11 @@ impl Watcher {
         self.trees.exclude(pid);
     }
 
+    /// Records the start or end of a child of Tanto that belongs to no job.
+    pub fn set_unrelated(&mut self, pid: u32, runs: bool) {
+        self.trees.set_unrelated(pid, runs);
+    }
+
     /// Returns the job's own limits or the general ones.
     pub fn limits(&self, own: Option<&JobLimits>) -> ResourceLimits {
         own.map_or(self.options.limits, |own| own.resources)

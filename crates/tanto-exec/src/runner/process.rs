@@ -437,6 +437,10 @@ impl Runner for ProcessRunner {
         Some(self.running.iter().find(|task| task.job == job)?.output.last(most))
     }
 
+    fn set_unrelated(&mut self, pid: u32, runs: bool) {
+        self.watcher.iter_mut().for_each(|watcher| watcher.set_unrelated(pid, runs));
+    }
+
     fn leftovers(&mut self) -> Vec<(JobId, Vec<ProcessInfo>)> {
         self.watcher.as_mut().map(Watcher::leftovers).unwrap_or_default()
     }

@@ -98,6 +98,10 @@ pub enum BulkCommand {
     Deliver(InternalArgs),
     #[command(hide = true, about = "Start clients of a build (internal)")]
     Starter(InternalArgs),
+    #[command(hide = true, about = "Accept the results of clients (internal)")]
+    Accept(InternalArgs),
+    #[command(hide = true, about = "Open the packages of clients (internal)")]
+    Inspect(InternalArgs),
     #[command(hide = true, about = "Sign packages (internal)")]
     Signer(InternalArgs),
 }

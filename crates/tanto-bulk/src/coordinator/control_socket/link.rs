@@ -102,6 +102,6 @@ impl Link {
     }
 }
 
-pub(super) fn is_later(error: &io::Error) -> bool {
+pub(in crate::coordinator) fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

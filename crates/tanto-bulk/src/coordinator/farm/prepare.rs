@@ -15,6 +15,7 @@ use super::Farm;
 use super::place::Places;
 use super::restart::EarlierLeases;
 use crate::config::Config;
+use crate::coordinator::acceptance::Acceptance;
 use crate::coordinator::dispatch::LeaseTimes;
 use crate::coordinator::plan::Plan;
 use crate::error::BulkError;
@@ -55,7 +56,8 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
     let earlier = EarlierLeases { leases: database.leases(run)?, work: database.client_work(run, RUNS)? };
     let places = Places::new(config, plan);
     let times = LeaseTimes::of(config);
-    Ok(Some(Farm { places, times, ..Farm::new(description, store, tree, packages, earlier) }))
+    let acceptance = Acceptance::of_this_program().map_err(BulkError::of("accepting results"))?;
+    Ok(Some(Farm { places, times, earlier, ..Farm::new(description, store, tree, packages, acceptance) }))
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> BulkError {

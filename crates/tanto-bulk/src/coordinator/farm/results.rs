@@ -1,25 +1,32 @@
 //! Takes over the results of clients.
 
-use std::fs::{self, File};
-use std::io;
-
 use tanto_exec::job::JobId;
 use tanto_exec::runner::Wakeup;
 use tanto_protocol::{AttemptOutcome, AttemptResult, Digest, LeaseId, ResultReport};
 
-use super::completion;
+use super::{AcceptingResult, completion};
 use crate::attempt::failure;
 use crate::attempt::runner::AttemptEvent;
 use crate::config::Stage;
+use crate::coordinator::acceptance::{AcceptAnswer, AcceptRequest, AcceptedPackage, IncomingFile, IncomingPackage};
 use crate::coordinator::dispatch::ClientIndex;
 use crate::coordinator::frontend::Coordinator;
 use crate::resolve::PackageId;
 
 impl Coordinator<'_> {
-    /// The digest that a client has reported for the package of a running attempt.
-    pub(in crate::coordinator) fn reported_digest(&self, package: PackageId) -> Option<Digest> {
+    /// The digest of the package that a client has made in the running attempt.
+    pub(in crate::coordinator) fn accepted_digest(&self, package: PackageId) -> Option<Digest> {
+        self.accepted(package).map(|accepted| accepted.digest)
+    }
+
+    /// Whether the package of the running attempt was installed when it was accepted from a client.
+    pub(in crate::coordinator) fn is_installed(&self, package: PackageId) -> bool {
+        self.accepted(package).is_some_and(|accepted| accepted.is_installed)
+    }
+
+    fn accepted(&self, package: PackageId) -> Option<&AcceptedPackage> {
         match self.current(package).client {
-            ClientIndex::Remote(_) => self.farm.as_ref()?.reported.get(&package).copied(),
+            ClientIndex::Remote(_) => self.farm.as_ref()?.accepted.get(&package),
             ClientIndex::Local(_) => None,
         }
     }
@@ -51,24 +58,81 @@ impl Coordinator<'_> {
         self.record_leases();
     }
 
-    /// Takes over the files of a result, which then continues like that of a local attempt.
+    /// Has the files of a result accepted by a process of its own.
     pub(super) fn reported(&mut self, lease: LeaseId, package: PackageId) {
-        let job = JobId(package);
-        let Some(report) = self.farm.as_mut().and_then(|farm| farm.reports.remove(&lease)) else { return };
-        let mut result = report.result.clone();
+        let Some(farm) = &mut self.farm else { return };
+        let Some(report) = farm.reports.remove(&lease) else { return };
+        farm.last_request += 1;
+        farm.accepted.remove(&package);
+        let number = farm.last_request;
+        let request = self.accept_request(number, package, &report);
+        let accepting = AcceptingResult { package, attempt: self.current(package).attempt, report };
+        let at_ms = self.clock.now_ms();
+        let Some(farm) = &mut self.farm else { return };
+        if request.package.is_some() {
+            let event = AttemptEvent::Stage { stage: Stage::SyncPackage, at_ms, ended: None };
+            farm.wakeups.push_back(Wakeup::Progress(JobId(package), event));
+        }
+        farm.acceptance.submit(&request);
+        farm.accepting.insert(number, accepting);
+    }
+
+    fn accept_request(&self, number: u64, package: PackageId, report: &ResultReport) -> AcceptRequest {
         let name = &self.plan.package(package).name;
-        let digest = report.packages.iter().find(|blob| blob.name == *name).map(|blob| blob.digest);
-        if let Some(farm) = &mut self.farm {
-            match digest {
-                Some(digest) => farm.reported.insert(package, digest),
-                None => farm.reported.remove(&package),
-            };
+        let (dir, file) = (self.attempt_dir(package), self.settings.package_file(name));
+        let blob = |digest| self.farm.as_ref().map(|farm| farm.blob_path(digest)).unwrap_or_default();
+        let logs = report.logs.iter().filter(|log| is_foreign_log(&log.file, &file));
+        let logs = logs.map(|log| IncomingFile { name: log.file.clone(), blob: blob(log.digest) }).collect();
+        let built = report.packages.iter().find(|it| it.name == *name);
+        let built = built.filter(|_| report.result.outcome == AttemptOutcome::Built);
+        let package = built.map(|built| IncomingPackage {
+            file: IncomingFile { name: file.clone(), blob: blob(built.digest) },
+            digest: built.digest,
+            size: built.size,
+            name: name.clone(),
+            dependencies: self.dependency_names(package),
+            // The hook is a command of the user, with its own limits.
+            install: self.settings.sync_package.is_empty().then(|| self.installation(package, &dir.file(&file))),
+        });
+        AcceptRequest { number, dir: dir.path().to_owned(), logs, package }
+    }
+
+    fn dependency_names(&self, package: PackageId) -> Vec<String> {
+        let all = self.plan.all_dependencies(package).into_iter();
+        all.map(|needed| self.plan.package(needed).name.clone()).collect()
+    }
+
+    /// Continues the packages whose results were accepted or refused.
+    pub(super) fn take_accepted(&mut self) {
+        let Some(farm) = &mut self.farm else { return };
+        for AcceptAnswer { number, notes, result } in farm.acceptance.answers() {
+            let Some(accepting) = self.farm.as_mut().and_then(|farm| farm.accepting.remove(&number)) else { continue };
+            let AcceptingResult { package, attempt, report } = accepting;
+            // The build may have given it up.
+            if !self.running.contains_key(&package) || self.current(package).attempt != attempt {
+                continue;
+            }
+            let mut attempted = report.result;
+            attempted.left.extend(notes);
+            match result {
+                Ok(accepted) => {
+                    let Some(farm) = &mut self.farm else { return };
+                    farm.accepted.extend(accepted.map(|accepted| (package, accepted)));
+                }
+                Err(why) => {
+                    let why = format!("its result was refused: {why}");
+                    let outcome = AttemptOutcome::MachineFailed { why };
+                    let AttemptResult { stages, left, .. } = attempted;
+                    attempted = AttemptResult { stages, left, ..AttemptResult::of(outcome) };
+                }
+            }
+            self.continue_attempt(package, attempted);
         }
-        if let Err(error) = self.take_files(package, &report) {
-            let why = format!("its result cannot be read: {error}");
-            result =
-                AttemptResult { stages: result.stages, ..AttemptResult::of(AttemptOutcome::MachineFailed { why }) };
-        }
+    }
+
+    /// Continues a package as after a local attempt.
+    fn continue_attempt(&mut self, package: PackageId, result: AttemptResult) {
+        let job = JobId(package);
         let exit = match (&result.outcome, result.exit) {
             (AttemptOutcome::Built, _) => 0,
             (_, 0) => 1,
@@ -79,27 +143,6 @@ impl Coordinator<'_> {
         let Some(farm) = &mut self.farm else { return };
         farm.wakeups.push_back(Wakeup::Progress(job, AttemptEvent::Result(Box::new(result))));
         farm.wakeups.push_back(Wakeup::Completed(completion));
-    }
-
-    /// Links the blobs of a report into the directory of the attempt.
-    pub(super) fn take_files(&self, package: PackageId, report: &ResultReport) -> io::Result<()> {
-        let Some(farm) = &self.farm else { return Ok(()) };
-        let dir = self.attempt_dir(package);
-        dir.clear();
-        fs::create_dir_all(dir.path())?;
-        let name = &self.plan.package(package).name;
-        let file = self.settings.package_file(name);
-        // `deliver` copies the package and compares its digest.
-        if let Some(blob) = report.packages.iter().find(|blob| blob.name == *name) {
-            let (from, to) = (farm.blob_path(blob.digest), dir.file(&file));
-            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop))?;
-        }
-        for log in report.logs.iter().filter(|log| is_foreign_log(&log.file, &file)) {
-            // A link would let later writers change the blob.
-            let mut to = File::create_new(dir.file(&log.file))?;
-            io::copy(&mut File::open(farm.blob_path(log.digest))?, &mut to)?;
-        }
-        Ok(())
     }
 }
 

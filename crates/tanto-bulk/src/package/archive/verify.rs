@@ -6,24 +6,44 @@ use std::io::{self, Read};
 use md5::{Digest, Md5};
 
 use super::plist::Sum;
-use super::{ArchiveError, MemberKind, Metadata, Package};
+use super::{ArchiveError, Member, MemberKind, Metadata, Package};
 
 /// Reads a whole package. Fails if a file is missing or differs from its MD5 in `+CONTENTS`, or if the archive is
 /// damaged (gzip and signatures cover all bytes).
 pub fn verify(from: impl Read) -> Result<(), ArchiveError> {
     let mut package = Package::read(from)?;
     let metadata = package.metadata().clone();
-    let mut open = recorded(&metadata);
+    let mut digests = FileDigests::of(&metadata);
     while let Some(member) = package.next_file()? {
-        let Some(expected) = open.remove(&member.path[..]) else { continue };
+        digests.check(&member, package.content())?;
+    }
+    digests.end()
+}
+
+/// The files whose digests in `+CONTENTS` have not been compared yet.
+pub struct FileDigests<'m>(HashMap<&'m [u8], &'m [u8]>);
+
+impl<'m> FileDigests<'m> {
+    pub fn of(metadata: &'m Metadata) -> FileDigests<'m> {
+        FileDigests(recorded(metadata))
+    }
+
+    /// Compares the content of a member with its digest, if it has one.
+    pub fn check(&mut self, member: &Member, mut content: impl Read) -> Result<(), ArchiveError> {
+        let Some(expected) = self.0.remove(&member.path[..]) else { return Ok(()) };
         // The content of a hard link was compared before.
-        if member.kind == MemberKind::File && !md5(&mut package.content())?.eq_ignore_ascii_case(expected) {
+        if member.kind == MemberKind::File && !md5(&mut content)?.eq_ignore_ascii_case(expected) {
             return Err(damaged(&member.path, "does not match its MD5 in +CONTENTS"));
         }
+        Ok(())
     }
-    match open.keys().min() {
-        Some(missing) => Err(damaged(missing, "is listed in +CONTENTS, but missing")),
-        None => Ok(()),
+
+    /// Fails if a file was missing.
+    pub fn end(self) -> Result<(), ArchiveError> {
+        match self.0.keys().min() {
+            Some(missing) => Err(damaged(missing, "is listed in +CONTENTS, but missing")),
+            None => Ok(()),
+        }
     }
 }
 

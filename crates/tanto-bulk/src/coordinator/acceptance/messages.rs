@@ -1,0 +1,117 @@
+//! The messages to the processes that accept results: each a length of 32 bits, little endian, and JSON.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tanto_protocol::Digest;
+
+use crate::coordinator::install_artifact::PackageInstall;
+
+/// The files of a result.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AcceptRequest {
+    /// Of the answer too.
+    pub number: u64,
+    /// The directory of the attempt, which is created anew.
+    pub dir: PathBuf,
+    pub logs: Vec<IncomingFile>,
+    pub package: Option<IncomingPackage>,
+}
+
+/// A blob and the name of its copy in the attempt's directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IncomingFile {
+    pub name: String,
+    pub blob: PathBuf,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IncomingPackage {
+    pub file: IncomingFile,
+    pub digest: Digest,
+    pub size: u64,
+    /// PKGNAME.
+    pub name: String,
+    /// The PKGNAMEs of all direct and indirect dependencies.
+    pub dependencies: Vec<String>,
+    /// `None`: it stays in the attempt's directory.
+    pub install: Option<PackageInstall>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AcceptAnswer {
+    pub number: u64,
+    /// Remarks for the user, such as that a log was shortened.
+    pub notes: Vec<String>,
+    /// Why the result cannot be accepted, or its package.
+    pub result: Result<Option<AcceptedPackage>, String>,
+}
+
+/// A package that was opened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AcceptedPackage {
+    pub digest: Digest,
+    pub is_installed: bool,
+}
+
+/// Tells the inspector what a package has to be. The package follows, of `size` bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct InspectRequest {
+    pub name: String,
+    pub size: u64,
+    pub dependencies: Vec<String>,
+}
+
+/// The inspector's first message, and its answer to each request: why not.
+pub(super) type InspectAnswer = Result<(), String>;
+
+/// The size limit of a message, in bytes.
+pub(super) const MAX_MESSAGE: usize = 64 << 20;
+
+/// Encodes a message with its length.
+pub(super) fn encoded(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size_of::<u32>()];
+    serde_json::to_writer(&mut bytes, message)?;
+    let length = bytes.len() - size_of::<u32>();
+    if length > MAX_MESSAGE {
+        return Err(io::Error::other(format!("a message of {length} bytes is too long")));
+    }
+    bytes[..size_of::<u32>()].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(bytes)
+}
+
+/// Takes the first complete message from received bytes.
+pub(super) fn take<T: DeserializeOwned>(received: &mut Vec<u8>) -> io::Result<Option<T>> {
+    let Some((length, rest)) = received.split_first_chunk() else { return Ok(None) };
+    let length = checked_length(*length)?;
+    let Some(bytes) = rest.get(..length) else { return Ok(None) };
+    let message = serde_json::from_slice(bytes)?;
+    received.drain(..size_of::<u32>() + length);
+    Ok(Some(message))
+}
+
+/// Reads a message; `None` at the end of the stream.
+pub(super) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; size_of::<u32>()];
+    match from.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
+    }
+    let mut bytes = vec![0; checked_length(length)?];
+    from.read_exact(&mut bytes)?;
+    Ok(Some(serde_json::from_slice(&bytes)?))
+}
+
+pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    to.write_all(&encoded(message)?)
+}
+
+fn checked_length(length: [u8; size_of::<u32>()]) -> io::Result<usize> {
+    let length = u32::from_le_bytes(length) as usize;
+    match length <= MAX_MESSAGE {
+        true => Ok(length),
+        false => Err(io::Error::other(format!("a message of {length} bytes is too long"))),
+    }
+}
