@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::error::BulkError;
 use crate::freshness::Freshness;
 use crate::package::digest::sha512;
+use crate::resolve::PackageId;
 
 /// A run that this build began or resumes.
 pub struct StartedRun {
@@ -112,7 +113,12 @@ pub fn restore(
     let retried = |it: &PackageRow| it.detail == Detail::Requested.name();
     let retried: HashSet<u32> = rows.iter().filter(|row| retried(row)).map(|row| row.package).collect();
     let may_continue = |lease: &LeaseRow| !config.listen.is_empty() && !retried.contains(&lease.job);
-    plan.restore_attempts(&end_attempts(store, run, may_continue)?);
+    let (attempts, continued) = end_attempts(store, run, may_continue)?;
+    plan.restore_attempts(&attempts);
+    // Its file may be there already, if its result was being accepted: it is accepted again.
+    let expected = |package| plan.packages.get(package as usize).map(|it| it.name.clone());
+    let expected: Vec<String> = continued.into_iter().filter_map(expected).collect();
+    mark_stale(&mut plan, &expected.iter().map(String::as_str).collect(), "a client was building it");
     Ok((run, plan))
 }
 
@@ -124,13 +130,13 @@ fn mark_stale(plan: &mut Plan, names: &HashSet<&str>, why: &str) {
     }
 }
 
-/// Returns all attempts of a run, and marks those that a killed build left open as interrupted, except those of leases that
-/// may continue. Ends the other leases.
+/// Returns all attempts of a run, and the packages whose leases may continue. Ends the other leases, and marks attempts that a
+/// killed build left open as interrupted.
 fn end_attempts(
     store: &mut Database,
     run: i64,
     may_continue: impl Fn(&LeaseRow) -> bool,
-) -> Result<Vec<AttemptRow>, BulkError> {
+) -> Result<(Vec<AttemptRow>, HashSet<PackageId>), BulkError> {
     let attempts = store.attempts(run)?;
     let mut open: BTreeMap<(u32, u32), &AttemptRow> =
         attempts.iter().filter(|it| it.ended_ms.is_none()).map(|it| ((it.job, it.attempt), it)).collect();
@@ -154,7 +160,7 @@ fn end_attempts(
     let interrupted = |it: &AttemptRow| Change::Attempt(AttemptRow { outcome: INTERRUPTED.into(), ..it.clone() });
     changes.extend(open.into_values().map(interrupted));
     store.apply(run, &changes)?;
-    Ok(attempts)
+    Ok((attempts, continued))
 }
 
 /// Returns files of interrupted packages that differ from the recorded digest: they were replaced without a record.
