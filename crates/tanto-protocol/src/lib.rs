@@ -37,6 +37,14 @@ pub const MAX_NAME: usize = 255;
 pub const MAX_TEXT: usize = 64 << 10;
 /// Most elements of a list.
 pub const MAX_LIST: usize = 50_000;
+/// Most digests of a request for blobs, and most blobs of a pack.
+pub const MAX_DIGESTS: usize = 3_000;
+/// Size of a blob in a pack, in bytes. Larger ones are sent alone.
+pub const MAX_PACKED: u64 = 1 << 20;
+/// Size of all blobs of a pack, in bytes.
+pub const MAX_PACK: u64 = 16 << 20;
+/// Bytes of a blob in a compressed part of its upload.
+pub const MAX_PART: u64 = 8 << 20;
 
 /// Why a message is refused.
 #[derive(PartialEq, Eq, Debug, thiserror::Error)]

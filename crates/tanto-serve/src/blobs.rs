@@ -14,20 +14,19 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use tanto_cas::manifest::ManifestLimits;
-use tanto_cas::pack::PackWriter;
+use tanto_cas::pack::{PackError, PackLimits, PackWriter, unpack};
 use tanto_cas::store::{Collected, Durability, Epoch, StoreLimits, Upload, UploadOwner};
 use tanto_cas::tree::TreeBlobs;
 use tanto_cas::{BlobInfo, Digest, Manifest, Store, StoreError};
-use tanto_protocol::ToServer;
+use tanto_protocol::{MAX_DIGESTS, MAX_PACK, MAX_PACKED, ToServer};
 use tanto_sys::fs::page_cache::free_kib;
 
 use self::provided::{Content, Provided};
 use self::roots::Roots;
 
-/// Blobs of one pack. Larger ones are read one by one.
-const MAX_PACKED: u64 = 1 << 20;
-/// Bytes of one pack before compression.
-pub(crate) const MAX_PACK: u64 = 16 << 20;
+/// Memory for the window of a compressed stream, as a power of two.
+const MAX_WINDOW_LOG: u32 = 23;
+pub(crate) const MAX_WINDOW: u64 = 1 << MAX_WINDOW_LOG;
 /// Unfinished uploads are kept for this long.
 const KEPT_UPLOADS: Duration = Duration::from_secs(24 * 3_600);
 
@@ -188,6 +187,14 @@ impl Blobs {
         pack.finish().map_err(io::Error::other)?.finish()
     }
 
+    /// Adds the blobs of a compressed pack. Returns their number.
+    pub(crate) fn unpack(&self, compressed: &[u8]) -> Result<u64, PackError> {
+        let mut content = zstd::stream::Decoder::new(compressed)?;
+        content.window_log_max(MAX_WINDOW_LOG)?;
+        let limits = PackLimits { blobs: MAX_DIGESTS as u64, blob_bytes: MAX_PACKED, total_bytes: MAX_PACK };
+        unpack(&mut content, limits, &self.store, Durability::Process, |_| true)
+    }
+
     /// Begins a collection. The builds name the blobs that they need after this.
     pub(crate) fn begin_epoch(&self) -> Result<Epoch, StoreError> {
         self.store.begin_epoch()
@@ -252,6 +259,18 @@ impl Blobs {
 
     pub(crate) fn remove_stale_uploads(&self) -> Result<(), StoreError> {
         self.store.remove_stale_uploads(KEPT_UPLOADS).map(drop)
+    }
+}
+
+/// Decompresses bytes of a blob, of at most `limit`.
+pub(crate) fn decompress(compressed: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+    let mut content = zstd::stream::Decoder::new(compressed)?;
+    content.window_log_max(MAX_WINDOW_LOG)?;
+    let mut bytes = Vec::new();
+    content.take(limit + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(io::Error::new(io::ErrorKind::InvalidData, format!("the content has more than {limit} bytes"))),
+        false => Ok(bytes),
     }
 }
 

@@ -16,7 +16,6 @@ use tanto_protocol::{
 
 use self::transport::Transport;
 
-pub use self::blobs::MAX_DIGESTS;
 pub use self::error::ClientError;
 
 /// How long a request may take beside its own wait.

@@ -8,6 +8,7 @@ mod connection;
 mod fuzzing;
 mod limits;
 mod metrics;
+mod packs;
 mod requests;
 mod route;
 mod stalls;

@@ -5,20 +5,22 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
-use tanto_cas::pack::{PackError, PackLimits, unpack};
+use tanto_cas::pack::{PackError, PackLimits, PackWriter, unpack};
 use tanto_cas::store::Durability;
 use tanto_cas::{BlobInfo, Store};
-use tanto_protocol::{Digest, VERSION};
+use tanto_protocol::{Digest, MAX_DIGESTS, MAX_PART, VERSION};
 
 use super::transport::Arrived;
 use super::{ClientError, Connection, PATIENCE};
 
-/// Most digests of one request.
-pub const MAX_DIGESTS: usize = 3_000;
-/// Longest answer to it.
+/// Longest list of digests in an answer, in bytes.
 const MAX_MISSING: usize = MAX_DIGESTS * 72;
-/// Longest pack, in bytes.
-const MAX_PACK: usize = 64 << 20;
+/// Longest compressed pack, in bytes.
+const MAX_COMPRESSED: usize = 64 << 20;
+/// Fast, and good for texts.
+const LEVEL: i32 = 3;
+/// Bytes of a file that show whether compression is worth it.
+const SAMPLE: u64 = 64 << 10;
 const CHUNK: usize = 64 << 10;
 
 impl Connection {
@@ -44,7 +46,7 @@ impl Connection {
     /// Adds small blobs to a store, of at most `MAX_DIGESTS`. Returns how many came. The others are larger than a pack's
     /// blobs, did not fit, or are missing: ask for the rest again while some come, then for each with `get`.
     pub fn get_pack(&self, digests: &[Digest], store: &Store) -> Result<u64, ClientError> {
-        let answer = self.digests("pack", &digests[..digests.len().min(MAX_DIGESTS)], MAX_PACK)?;
+        let answer = self.digests("pack", &digests[..digests.len().min(MAX_DIGESTS)], MAX_COMPRESSED)?;
         let mut wanted: Vec<[u8; 32]> = digests.iter().map(|digest| digest.0).collect();
         wanted.sort_unstable();
         let mut pack = zstd::stream::Decoder::new(&answer[..])?;
@@ -100,10 +102,60 @@ impl Connection {
             Arrived::Whole => return Ok(()),
             Arrived::Until(at) => at.min(size),
         };
+        if is_compressible(&mut file, at)? {
+            return self.put_compressed(&blob, &mut file, (at, size), sent);
+        }
         file.seek(SeekFrom::Start(at))?;
         let mut rest = Counted { from: (&mut file).take(size - at), sent };
         self.transport.patch(&format!("{blob}?at={at}&size={size}"), size - at, &mut rest)
     }
+
+    /// Uploads the bytes of a file from an offset on, each part in a request of its own.
+    fn put_compressed(
+        &self,
+        blob: &str,
+        file: &mut File,
+        (mut at, size): (u64, u64),
+        sent: &dyn Fn(u64),
+    ) -> Result<(), ClientError> {
+        file.seek(SeekFrom::Start(at))?;
+        while at < size {
+            let mut part = Vec::new();
+            (&mut *file).take(MAX_PART).read_to_end(&mut part)?;
+            if part.is_empty() {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            let compressed = zstd::stream::encode_all(&part[..], LEVEL)?;
+            let mut body = Counted { from: &compressed[..], sent };
+            let path = format!("{blob}?at={at}&size={size}");
+            self.transport.patch_compressed(&path, compressed.len() as u64, &mut body)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Uploads small files in one request: at most `MAX_DIGESTS`, of at most `MAX_PACKED` bytes, and `MAX_PACK` in all.
+    /// Calls `sent` with the number of bytes of each piece that is sent.
+    pub fn put_pack(&self, files: &[(Digest, &Path)], sent: &dyn Fn(u64)) -> Result<(), ClientError> {
+        let mut pack = PackWriter::new(zstd::stream::Encoder::new(Vec::new(), LEVEL)?);
+        for (digest, path) in files {
+            let mut file = File::open(path)?;
+            let info = BlobInfo { digest: tanto_cas::Digest(digest.0), size: file.metadata()?.len() };
+            pack.add(&info, &mut file).map_err(|error| ClientError::File(io::Error::other(error)))?;
+        }
+        let pack = pack.finish().map_err(|error| ClientError::File(io::Error::other(error)))?;
+        let pack = pack.finish()?;
+        let mut body = Counted { from: &pack[..], sent };
+        self.transport.put(&format!("/v{VERSION}/{}/pack", self.build), pack.len() as u64, &mut body)
+    }
+}
+
+/// Whether the bytes at an offset become at least a tenth shorter.
+fn is_compressible(file: &mut File, at: u64) -> io::Result<bool> {
+    let mut sample = Vec::new();
+    file.seek(SeekFrom::Start(at))?;
+    file.take(SAMPLE).read_to_end(&mut sample)?;
+    Ok(zstd::stream::encode_all(&sample[..], LEVEL)?.len() * 10 < sample.len() * 9)
 }
 
 /// Counts what is read.

@@ -10,11 +10,11 @@ use tanto_cas::manifest::{Manifest, ManifestError, ManifestLimits, TreeMode};
 use tanto_cas::store::{Durability, StoreError, StoreLimits};
 use tanto_cas::tree::{DigestCache, ScanOptions, TreeError, scan, sync};
 use tanto_cas::{BlobInfo, Digest as BlobDigest, Store};
-use tanto_protocol::{Backoff, Digest};
+use tanto_protocol::{Backoff, Digest, MAX_DIGESTS};
 use tanto_sys::fs::dir_tree;
 use tanto_sys::random;
 
-use super::{ClientError, Connection, MAX_DIGESTS};
+use super::{ClientError, Connection};
 
 /// How long requests are repeated while the server cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(600);

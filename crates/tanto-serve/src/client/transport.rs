@@ -10,8 +10,9 @@ use rustls::pki_types::pem::PemObject;
 use tanto_protocol::{Refusal, RefusalCode};
 use ureq::http::{StatusCode, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::typestate::WithBody;
 use ureq::unversioned::transport::DefaultConnector;
-use ureq::{Agent, Body, SendBody};
+use ureq::{Agent, Body, RequestBuilder, SendBody};
 
 use super::ClientError;
 use super::resolver::SystemResolver;
@@ -110,7 +111,21 @@ impl Transport {
 
     /// Sends bytes of a blob.
     pub(super) fn patch(&self, path: &str, length: u64, body: &mut dyn Read) -> Result<(), ClientError> {
-        let request = self.agent.patch(self.url(path)).header("Authorization", &self.authorization);
+        self.send(self.agent.patch(self.url(path)), length, body)
+    }
+
+    /// Sends bytes of a blob, compressed.
+    pub(super) fn patch_compressed(&self, path: &str, length: u64, body: &mut dyn Read) -> Result<(), ClientError> {
+        self.send(self.agent.patch(self.url(path)).header("Content-Encoding", "zstd"), length, body)
+    }
+
+    /// Sends a pack.
+    pub(super) fn put(&self, path: &str, length: u64, body: &mut dyn Read) -> Result<(), ClientError> {
+        self.send(self.agent.put(self.url(path)), length, body)
+    }
+
+    fn send(&self, request: RequestBuilder<WithBody>, length: u64, body: &mut dyn Read) -> Result<(), ClientError> {
+        let request = request.header("Authorization", &self.authorization);
         let request = request.header("Content-Length", length.to_string()).content_type("application/octet-stream");
         let request = request.config().timeout_recv_response(Some(ANSWER)).build();
         let mut answer = request.send(SendBody::from_reader(body))?;

@@ -21,6 +21,8 @@ pub(super) struct Metrics {
     /// Answers by route and status; 0 for none.
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
     pub(super) received_bytes: AtomicU64,
+    /// Of blobs.
+    pub(super) sent_bytes: AtomicU64,
     pub(super) failed_handshakes: AtomicU64,
 }
 
@@ -38,6 +40,7 @@ impl Metrics {
         }
         let counters = [
             ("tanto_received_bytes", "Bytes of bodies of requests.", &self.received_bytes),
+            ("tanto_sent_blob_bytes", "Bytes of blobs and packs in answers.", &self.sent_bytes),
             ("tanto_failed_handshakes", "Failed TLS handshakes.", &self.failed_handshakes),
         ];
         for (name, help, counter) in counters {

@@ -18,6 +18,7 @@ use super::answer::{self, Answer, Refused};
 use super::builds::Builds;
 use super::connection::Peer;
 use super::metrics::Metrics;
+use super::packs;
 use super::route::{BlobMethod, Route, RouteError};
 use super::transfers::{self, blocking};
 use super::uploads::{self, Uploads};
@@ -77,7 +78,8 @@ async fn answer_route(
         Route::Join => join(shared, peer, build, request).await,
         Route::Relay(name) => relay(shared, peer, build, name, request).await,
         Route::Missing => transfers::missing(shared, peer, build, request).await,
-        Route::Pack => transfers::pack(shared, peer, build, request).await,
+        Route::GetPack => packs::get(shared, peer, build, request).await,
+        Route::PutPack => packs::put(shared, peer, build, request).await,
         Route::Blob(digest, BlobMethod::Get) => transfers::get(shared, peer, build, digest, request).await,
         Route::Blob(digest, BlobMethod::Head) => uploads::head(shared, peer, build, digest, request).await,
         Route::Blob(digest, BlobMethod::Put) => uploads::put(shared, peer, build, digest, request).await,
@@ -140,11 +142,30 @@ pub(super) fn permit(identity: &Identity, roles: &[Role]) -> Result<(), Refused>
     Err(Refused::new(RefusalCode::Role, message))
 }
 
+/// Waits for memory for bodies.
+pub(super) async fn memory(shared: &Shared, bytes: u64) -> Result<OwnedSemaphorePermit, Refused> {
+    let memory = shared.bodies.clone().acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+    match tokio::time::timeout(shared.options.limits.stall, memory).await {
+        Ok(Ok(share)) => Ok(share),
+        _ => Err(Refused::new(RefusalCode::Busy, "the server is busy").closing()),
+    }
+}
+
 /// Reads a body of at most `max` bytes, whose length is announced. The second value is its share of the memory.
 pub(super) async fn read_body(
     shared: &Shared,
     request: Request<Incoming>,
     max: usize,
+) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refused> {
+    read_compressed(shared, request, max, 0).await
+}
+
+/// Like `read_body`. The share includes memory for the content. Taking both at once cannot block others who have half.
+pub(super) async fn read_compressed(
+    shared: &Shared,
+    request: Request<Incoming>,
+    max: usize,
+    content: u64,
 ) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refused> {
     let stall = shared.options.limits.stall;
     let mut body = request.into_body();
@@ -156,8 +177,7 @@ pub(super) async fn read_body(
         let refused = Refused::new(RefusalCode::Invalid, format!("the body has more than {max} bytes"));
         return Err(refused.with_status(StatusCode::PAYLOAD_TOO_LARGE).closing());
     }
-    let share = tokio::time::timeout(stall, shared.bodies.clone().acquire_many_owned(length as u32)).await;
-    let Ok(Ok(share)) = share else { return Err(Refused::new(RefusalCode::Busy, "the server is busy").closing()) };
+    let share = memory(shared, length + content).await?;
     let mut bytes = Vec::with_capacity(length as usize);
     loop {
         match tokio::time::timeout(stall, body.frame()).await {

@@ -10,7 +10,9 @@ pub(super) enum Route {
     /// A request that the coordinator answers, by name.
     Relay(&'static str),
     Missing,
-    Pack,
+    /// Blobs are asked for.
+    GetPack,
+    PutPack,
     Blob(Digest, BlobMethod),
     Metrics,
 }
@@ -49,7 +51,9 @@ impl Route {
         }
         let (only, route) = match rest {
             "missing" => ("POST", Route::Missing),
-            "pack" => ("POST", Route::Pack),
+            "pack" if *method == Method::PUT => ("PUT", Route::PutPack),
+            "pack" if *method == Method::POST => ("POST", Route::GetPack),
+            "pack" => return Err(RouteError::Method("POST, PUT")),
             "join" => ("POST", Route::Join),
             "metrics" => ("GET", Route::Metrics),
             name => {
@@ -66,7 +70,8 @@ impl Route {
             Route::Join => "join",
             Route::Relay(name) => name,
             Route::Missing => "missing",
-            Route::Pack => "pack",
+            Route::GetPack => "get-pack",
+            Route::PutPack => "put-pack",
             Route::Blob(_, BlobMethod::Get) => "get",
             Route::Blob(_, BlobMethod::Head) => "head",
             Route::Blob(_, BlobMethod::Put) => "put",

@@ -1,31 +1,30 @@
-//! Reads of blobs: which are missing, packs of small ones, and single ones.
+//! Reads of blobs: which are missing, and single ones.
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, RANGE};
 use hyper::{Request, Response, StatusCode};
-use tanto_protocol::{Digest, RefusalCode};
-use tokio::sync::OwnedSemaphorePermit;
+use tanto_protocol::{Digest, MAX_DIGESTS, RefusalCode};
 use tokio::task::JoinHandle;
 
 use super::answer::{self, Answer, Refused};
 use super::connection::Peer;
 use super::requests::{BLOB_ROLES, Shared, invalid, permit, read_body, storage_failed, verify};
 use super::route::byte_range;
-use crate::blobs::{BlobReader, Blobs, MAX_PACK};
+use crate::blobs::{BlobReader, Blobs};
 
-/// Most digests of one request.
-const MAX_DIGESTS: usize = 3_000;
 /// Longest list of them as JSON, with spaces.
 const MAX_LIST: usize = MAX_DIGESTS * 72;
 /// Bytes that are read at a time.
 const CHUNK: usize = 256 << 10;
 
-async fn digests(
+/// Reads a list of digests.
+pub(super) async fn digests(
     shared: &Shared,
     peer: &Peer,
     build: &str,
@@ -52,23 +51,6 @@ pub(super) async fn missing(
     Ok(answer::json(StatusCode::OK, serde_json::to_vec(&missing).map_err(|error| invalid(&error))?))
 }
 
-pub(super) async fn pack(
-    shared: &Shared,
-    peer: &Peer,
-    build: &str,
-    request: Request<Incoming>,
-) -> Result<Answer, Refused> {
-    let digests = digests(shared, peer, build, request).await?;
-    let memory = shared.bodies.clone().acquire_many_owned(MAX_PACK as u32);
-    let Ok(Ok(share)) = tokio::time::timeout(shared.options.limits.stall, memory).await else {
-        return Err(Refused::new(RefusalCode::Busy, "the server is busy"));
-    };
-    let bytes = blocking(shared, build, move |blobs, build| blobs.pack(build, &digests)).await?;
-    let mut answer = Response::new(Held { body: answer::whole(bytes), _share: share }.boxed_unsync());
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/zstd"));
-    Ok(answer)
-}
-
 /// Runs work on files in another thread.
 pub(super) async fn blocking<T: Send + 'static, E: std::error::Error + Send + 'static>(
     shared: &Shared,
@@ -78,32 +60,6 @@ pub(super) async fn blocking<T: Send + 'static, E: std::error::Error + Send + 's
     let (blobs, build) = (shared.blobs.clone(), build.to_owned());
     let done = tokio::task::spawn_blocking(move || work(&blobs, &build)).await;
     done.map_err(|error| storage_failed(shared, &error))?.map_err(|error| storage_failed(shared, &error))
-}
-
-/// A body with its share of the memory, until it is sent.
-struct Held {
-    body: answer::Body,
-    _share: OwnedSemaphorePermit,
-}
-
-impl Body for Held {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 pub(super) async fn get(
@@ -135,6 +91,7 @@ pub(super) async fn get(
         return Ok(answer);
     };
     let left = range.map_or(size, |(first, last)| last - first + 1);
+    shared.metrics.sent_bytes.fetch_add(left, Ordering::Relaxed);
     let body = BlobBody { blobs: shared.blobs.clone(), left, state: ReadState::Idle(Box::new(reader)) };
     let mut answer = Response::new(body.boxed_unsync());
     let headers = answer.headers_mut();

@@ -6,22 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_LENGTH, HeaderName};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use sha2::{Digest as _, Sha256};
 use tanto_cas::store::UploadOwner;
 use tanto_cas::{BlobInfo, StoreError};
-use tanto_protocol::{Digest, RefusalCode};
+use tanto_protocol::{Digest, MAX_PART, RefusalCode};
 
 use super::answer::{self, Answer, Refused};
 use super::connection::Peer;
-use super::requests::{BLOB_ROLES, Shared, permit, storage_failed, verify};
+use super::requests::{BLOB_ROLES, Shared, invalid, permit, read_compressed, storage_failed, verify};
 use super::route::query_number;
 use super::transfers::{blocking, header};
+use crate::blobs::{MAX_WINDOW, decompress};
 use crate::tokens::Identity;
 
 /// Bytes that are written at a time.
 const CHUNK: usize = 1 << 20;
+/// Longest compressed part: zstd makes what cannot be compressed slightly longer.
+const MAX_COMPRESSED: usize = MAX_PART as usize + (1 << 20);
 /// The header with the bytes of an upload that have arrived.
 const OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 
@@ -32,7 +35,7 @@ pub(super) struct Uploads {
 }
 
 /// A running upload.
-struct Running {
+pub(super) struct Running {
     running: Arc<Mutex<HashMap<String, usize>>>,
     token: String,
 }
@@ -120,6 +123,9 @@ pub(super) async fn put(
     let identity = verify(shared, peer, build, &request)?;
     permit(&identity, &BLOB_ROLES)?;
     let blob = info(shared, digest, length(&request)?)?;
+    if encoding(&request)? != Encoding::Identity {
+        return Err(unknown_encoding("a whole blob cannot be compressed"));
+    }
     receive(shared, &identity, blob, None, request).await
 }
 
@@ -137,10 +143,30 @@ pub(super) async fn patch(
     let at = number(&request, "at")?.ok_or_else(|| needed("at"))?;
     let size = number(&request, "size")?.ok_or_else(|| needed("size"))?;
     let blob = info(shared, digest, size)?;
-    if at.checked_add(length(&request)?).is_none_or(|end| end > size) {
+    let is_plain = encoding(&request)? == Encoding::Identity;
+    if is_plain && at.checked_add(length(&request)?).is_none_or(|end| end > size) {
         return Err(Refused::new(RefusalCode::Invalid, "the bytes end after the blob").closing());
     }
     receive(shared, &identity, blob, Some(at), request).await
+}
+
+/// How the bytes of a body are encoded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Identity,
+    Zstd,
+}
+
+fn encoding(request: &Request<Incoming>) -> Result<Encoding, Refused> {
+    match request.headers().get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(Encoding::Identity),
+        Some(b"zstd") => Ok(Encoding::Zstd),
+        Some(_) => Err(unknown_encoding("the only Content-Encoding is zstd")),
+    }
+}
+
+fn unknown_encoding(message: &str) -> Refused {
+    Refused::new(RefusalCode::Invalid, message).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE).closing()
 }
 
 fn length(request: &Request<Incoming>) -> Result<u64, Refused> {
@@ -157,26 +183,55 @@ async fn receive(
     at: Option<u64>,
     request: Request<Incoming>,
 ) -> Result<Answer, Refused> {
-    let limits = &shared.options.limits;
-    let too_many = || Refused::new(RefusalCode::Busy, format!("more than {} uploads", limits.uploads)).closing();
-    let running = shared.uploads.start(&identity.id, limits.uploads).ok_or_else(too_many)?;
+    let running = start(shared, identity)?;
     if store(shared, move |blobs| blobs.contains(&blob.digest)).await? {
         return Ok(accepted(StatusCode::OK, blob.size));
     }
-    if !store(shared, move |blobs| Ok(blobs.has_room(blob.size))).await? {
-        return Err(Refused::new(RefusalCode::DiskFull, "the server's disk is full").closing());
-    }
+    has_room(shared, blob.size).await?;
     let owner = owner(identity);
+    let encoding = encoding(&request)?;
     // In a task of its own, what has arrived is written also if the client goes away.
     let received = tokio::spawn({
         let shared = shared.clone();
         async move {
             let _running = running;
-            receive_body(&shared, owner, blob, at, request.into_body()).await
+            match encoding {
+                Encoding::Identity => receive_body(&shared, owner, blob, at, request.into_body()).await,
+                Encoding::Zstd => receive_compressed(&shared, owner, blob, at.unwrap_or(0), request).await,
+            }
         }
     });
     let arrived = received.await.map_err(|error| storage_failed(shared, &error))??;
     Ok(accepted(if arrived == blob.size { StatusCode::CREATED } else { StatusCode::ACCEPTED }, arrived))
+}
+
+/// Counts a running upload.
+pub(super) fn start(shared: &Shared, identity: &Identity) -> Result<Running, Refused> {
+    let most = shared.options.limits.uploads;
+    let too_many = || Refused::new(RefusalCode::Busy, format!("more than {most} uploads")).closing();
+    shared.uploads.start(&identity.id, most).ok_or_else(too_many)
+}
+
+pub(super) async fn has_room(shared: &Shared, bytes: u64) -> Result<(), Refused> {
+    match store(shared, move |blobs| Ok(blobs.has_room(bytes))).await? {
+        true => Ok(()),
+        false => Err(Refused::new(RefusalCode::DiskFull, "the server's disk is full").closing()),
+    }
+}
+
+/// Receives a compressed part of a blob. It is added as a whole.
+async fn receive_compressed(
+    shared: &Shared,
+    owner: UploadOwner,
+    blob: BlobInfo,
+    at: u64,
+    request: Request<Incoming>,
+) -> Result<u64, Refused> {
+    let (body, _share) = read_compressed(shared, request, MAX_COMPRESSED, MAX_PART + MAX_WINDOW).await?;
+    let limit = MAX_PART.min(blob.size.saturating_sub(at));
+    let bytes = tokio::task::spawn_blocking(move || decompress(&body, limit)).await;
+    let bytes = bytes.map_err(|error| storage_failed(shared, &error))?.map_err(|error| invalid(&error))?;
+    store(shared, move |blobs| blobs.append(&owner, &blob, at, &bytes)).await
 }
 
 async fn receive_body(
@@ -246,7 +301,7 @@ async fn store<T: Send + 'static>(
     done.map_err(|error| storage_failed(shared, &error))?.map_err(|error| store_refused(shared, &error))
 }
 
-fn store_refused(shared: &Shared, error: &StoreError) -> Refused {
+pub(super) fn store_refused(shared: &Shared, error: &StoreError) -> Refused {
     let with = |code| Refused::new(code, error.to_string());
     match error {
         StoreError::Offset { length } => {

@@ -6,6 +6,7 @@ mod coordinator;
 mod documentation;
 mod hostile;
 mod metrics;
+mod packs;
 mod provision;
 mod relay;
 mod site;
