@@ -341,6 +341,10 @@ mod tests {
         fn upload(&self, _: Digest, _: &Path, _: &dyn Fn(u64)) -> Result<(), TransportError> {
             Ok(())
         }
+
+        fn upload_pack(&self, _: &[(Digest, &Path)], _: &dyn Fn(u64)) -> Result<(), TransportError> {
+            Ok(())
+        }
     }
 
     fn hello() -> Hello {

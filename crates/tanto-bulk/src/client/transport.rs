@@ -18,6 +18,9 @@ pub trait Transport: Send + Sync {
 
     /// Uploads a file as a blob. Calls `sent` with the number of bytes of each piece that is sent.
     fn upload(&self, digest: Digest, from: &Path, sent: &dyn Fn(u64)) -> Result<(), TransportError>;
+
+    /// Uploads small files in one request, like `upload`. `MAX_DIGESTS`, `MAX_PACKED` and `MAX_PACK` limit them.
+    fn upload_pack(&self, files: &[(Digest, &Path)], sent: &dyn Fn(u64)) -> Result<(), TransportError>;
 }
 
 /// Why a request failed.

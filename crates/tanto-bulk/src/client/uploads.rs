@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tanto_cas::BlobInfo;
 use tanto_protocol::{
-    AttemptOutcome, AttemptResult, ClientAnswer, ClientRequest, ConnectionId, Digest, LeaseId, LogBlob, Message,
-    PackageBlob, ResultAnswer, ResultReport,
+    AttemptOutcome, AttemptResult, ClientAnswer, ClientRequest, ConnectionId, Digest, LeaseId, LogBlob, MAX_DIGESTS,
+    Message, PackageBlob, ResultAnswer, ResultReport,
 };
 use tanto_sys::fs::file;
 
@@ -27,14 +27,18 @@ pub struct HeldResult {
     pub dir: PathBuf,
 }
 
-/// The path of each blob.
-type BlobFiles = BTreeMap<Digest, PathBuf>;
+/// The path and the size of each blob.
+type BlobFiles = BTreeMap<Digest, (PathBuf, u64)>;
 
 /// Between two questions about a result that is being accepted.
 const PENDING_PAUSE: Duration = Duration::from_millis(100);
 /// The file with the result, in the directory of an attempt.
 const RESULT: &str = "result.json";
 pub(super) const LEASE: &str = "lease";
+/// Size of a file that is uploaded together with others, in bytes.
+const SMALL: u64 = 256 << 10;
+/// Size of the files that are uploaded together, in bytes. If the connection breaks, all are sent again.
+const PACK: u64 = 1 << 20;
 /// Most files of an attempt that are uploaded besides packages.
 const MAX_LOGS: usize = 1_000;
 
@@ -68,7 +72,7 @@ impl HeldResult {
         let mut add = |name: &str| {
             let path = self.dir.join(name);
             let (digest, size) = digest_of(&path)?;
-            blobs.insert(digest, path);
+            blobs.insert(digest, (path, size));
             Ok::<_, io::Error>((digest, size))
         };
         let mut packages = Vec::new();
@@ -147,12 +151,7 @@ impl Uploads {
         let (report, blobs) = held.report().or_else(|error| held.unreadable(&error).report()).map_err(lost)?;
         let mut missing: Vec<Digest> = self.missing(blobs.keys().copied().collect());
         loop {
-            for digest in missing.drain(..) {
-                if let Some(path) = blobs.get(&digest) {
-                    let sent = |bytes| self.session.sent(held.lease, bytes);
-                    self.repeat(|| self.session.transport().upload(digest, path, &sent))?;
-                }
-            }
+            self.upload_blobs(&blobs, &missing, &|bytes| self.session.sent(held.lease, bytes))?;
             let request = |connection| ClientRequest::Result(Box::new(ResultReport { connection, ..report.clone() }));
             match self.session.call(request)? {
                 None => return Ok(false),
@@ -166,6 +165,19 @@ impl Uploads {
         }
     }
 
+    /// Uploads small files together, and each large one alone.
+    fn upload_blobs(&self, blobs: &BlobFiles, missing: &[Digest], sent: &dyn Fn(u64)) -> Result<(), TransportError> {
+        let files = missing.iter().filter_map(|digest| blobs.get(digest).map(|(path, size)| (*digest, &**path, *size)));
+        let (small, large): (Vec<_>, Vec<_>) = files.partition(|(_, _, size)| *size <= SMALL);
+        for pack in packs(&small) {
+            self.repeat(|| self.session.transport().upload_pack(&pack, sent))?;
+        }
+        for (digest, path, _) in large {
+            self.repeat(|| self.session.transport().upload(digest, path, sent))?;
+        }
+        Ok(())
+    }
+
     /// Without an answer, all are uploaded.
     fn missing(&self, digests: Vec<Digest>) -> Vec<Digest> {
         self.session.transport().missing(&digests).unwrap_or(digests)
@@ -174,5 +186,38 @@ impl Uploads {
     /// Repeats a transfer while that may help and the client lives.
     fn repeat(&self, transfer: impl Fn() -> Result<(), TransportError>) -> Result<(), TransportError> {
         super::workspace::repeat(&self.session, transfer)
+    }
+}
+
+/// Distributes files over packs.
+fn packs<'a>(files: &[(Digest, &'a Path, u64)]) -> Vec<Vec<(Digest, &'a Path)>> {
+    let mut packs: Vec<Vec<_>> = Vec::new();
+    let mut bytes = 0;
+    for (digest, path, size) in files {
+        bytes += size;
+        match packs.last_mut() {
+            Some(pack) if bytes <= PACK && pack.len() < MAX_DIGESTS => pack.push((*digest, *path)),
+            _ => {
+                bytes = *size;
+                packs.push(vec![(*digest, *path)]);
+            }
+        }
+    }
+    packs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packs_are_within_their_limits() {
+        let files =
+            |sizes: &[u64]| sizes.iter().map(|&size| (Digest([0; 32]), Path::new("x"), size)).collect::<Vec<_>>();
+        let lengths = |sizes: &[u64]| packs(&files(sizes)).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&[]), [0; 0]);
+        assert_eq!(lengths(&[1, 2, 3]), [3]);
+        assert_eq!(lengths(&[PACK - 1, 1, 1, PACK]), [2, 1, 1]);
+        assert_eq!(lengths(&[0; MAX_DIGESTS + 1]), [MAX_DIGESTS, 1]);
     }
 }

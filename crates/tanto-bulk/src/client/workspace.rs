@@ -202,6 +202,10 @@ mod tests {
         fn upload(&self, _: Digest, _: &Path, _: &dyn Fn(u64)) -> Result<(), TransportError> {
             Ok(())
         }
+
+        fn upload_pack(&self, _: &[(Digest, &Path)], _: &dyn Fn(u64)) -> Result<(), TransportError> {
+            Ok(())
+        }
     }
 
     fn session(transport: Arc<OneBlob>) -> ClientSession {

@@ -245,6 +245,10 @@ impl Transport for Http {
     fn upload(&self, digest: Digest, from: &Path, sent: &dyn Fn(u64)) -> Result<(), TransportError> {
         self.0.put_counted(&digest, from, sent).map_err(transport_error)
     }
+
+    fn upload_pack(&self, files: &[(Digest, &Path)], sent: &dyn Fn(u64)) -> Result<(), TransportError> {
+        self.0.put_pack(files, sent).map_err(transport_error)
+    }
 }
 
 fn transport_error(error: ClientError) -> TransportError {
