@@ -11,6 +11,7 @@ pub mod lease;
 mod local;
 mod persistence;
 mod placement;
+mod polls;
 mod refusals;
 mod remote;
 mod requests;
@@ -27,6 +28,7 @@ use self::lease::{Cause, LastProgress, LeaseEntry, LeaseRecord, LeaseState, Leas
 pub use self::local::{LocalSlots, name as local_name};
 use self::placement::WaitingPackages;
 pub use self::placement::{ClientIndex, PackageNeeds};
+use self::polls::OpenPolls;
 use self::refusals::Refusals;
 pub use self::refusals::RefusedClient;
 pub use self::remote::{ClientWork, RemoteClient};
@@ -57,6 +59,7 @@ pub struct Dispatch {
     work: BTreeMap<String, ClientWork>,
     waiting: WaitingPackages,
     refusals: Refusals,
+    polls: OpenPolls,
     /// Nothing expires before, on the link's clock.
     wake_ms: i64,
     records: Vec<LeaseRecord>,
@@ -110,6 +113,7 @@ impl Dispatch {
             work: BTreeMap::new(),
             waiting: WaitingPackages::default(),
             refusals: Refusals::default(),
+            polls: OpenPolls::default(),
             wake_ms: i64::MIN,
             records: Vec::new(),
             effects: Vec::new(),
@@ -170,6 +174,7 @@ impl Dispatch {
     pub fn link_down(&mut self, now_ms: i64) {
         self.link.down(now_ms);
         self.clients.iter_mut().filter_map(RemoteClient::poll).for_each(|poll| poll.waiting.clear());
+        (0..self.clients.len()).for_each(|client| self.index_poll(client));
         self.answers.clear();
     }
 
@@ -186,6 +191,7 @@ impl Dispatch {
     fn disconnect(&mut self, client: usize) {
         let Some(connection) = self.clients[client].connection.take() else { return };
         self.connections.remove(&connection.id);
+        self.index_poll(client);
         let waiting = connection.poll.into_iter().flat_map(|poll| poll.waiting);
         self.answers.extend(waiting.map(|relayed| (relayed, Err(connection_ended()))));
     }
@@ -226,6 +232,7 @@ impl Dispatch {
         self.records.push(self.record(id));
         let poll = self.clients[client].poll().filter(|poll| poll.answer.is_none());
         poll.expect("a chosen client has asked for work").leases.push(lease);
+        self.index_poll(client);
         self.waiting.remove(package);
         self.wake_by(until_ms);
     }

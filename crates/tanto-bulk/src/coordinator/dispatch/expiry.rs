@@ -29,9 +29,7 @@ impl Dispatch {
 
     /// Returns when `tick` and `take_answers` have something to do if nothing happens before.
     pub fn next_deadline(&self) -> Option<i64> {
-        let polls = self.clients.iter().filter_map(|it| it.connection.as_ref()?.poll.as_ref());
-        let polls = polls.filter(|poll| !poll.waiting.is_empty()).map(|poll| poll.until_ms);
-        let first = polls.min().unwrap_or(i64::MAX).min(self.wake_ms);
+        let first = self.polls.next_ms().unwrap_or(i64::MAX).min(self.wake_ms);
         (self.link.is_up() && first < i64::MAX).then(|| self.link.real(first))
     }
 
@@ -59,6 +57,7 @@ impl Dispatch {
         if let Some(poll) = it.poll() {
             poll.until_ms = now;
         }
+        self.index_poll(client);
         let (mut packages, mut reopen_ms) = (0, i64::MAX);
         for id in self.open_leases(client) {
             let LeaseEntry { state, began_ms, .. } = self.leases[&id];

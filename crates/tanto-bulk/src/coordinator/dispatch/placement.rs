@@ -81,12 +81,12 @@ impl WaitingPackages {
 impl Dispatch {
     /// Returns whether some client has a free slot.
     pub fn has_free(&self) -> bool {
-        self.local.has_free() || self.clients.iter().any(|it| it.free_slots() > 0)
+        self.local.has_free() || self.has_free_client()
     }
 
     /// Returns whether some client on another machine has a free slot.
     pub fn has_free_client(&self) -> bool {
-        self.clients.iter().any(|it| it.free_slots() > 0)
+        self.free_clients().next().is_some()
     }
 
     /// Returns whether some client on another machine may get a package with these labels.
@@ -108,11 +108,14 @@ impl Dispatch {
     pub fn choose(&mut self, now_ms: i64, needs: &PackageNeeds<'_>) -> Option<ClientIndex> {
         let now = self.link.at(now_ms);
         self.update_reservation(now);
+        if !self.has_free() {
+            return None;
+        }
         let eligible = self.eligible(now, needs);
         let found = self.best(needs, &eligible);
         if found.is_some() {
             self.waiting.remove(needs.package);
-        } else if self.has_free() {
+        } else {
             self.waiting.insert(needs.package, now, self.most_capable(needs, &eligible));
         }
         found

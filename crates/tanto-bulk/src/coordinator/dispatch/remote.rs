@@ -141,11 +141,13 @@ impl RemoteClient {
         self.connection.as_mut()?.poll.as_mut()
     }
 
+    pub(super) fn last_poll(&self) -> Option<&Poll> {
+        self.connection.as_ref()?.poll.as_ref()
+    }
+
     /// Slots that the waiting work request has left.
     pub(super) fn free_slots(&self) -> usize {
-        let poll = self.connection.as_ref().and_then(|it| it.poll.as_ref());
-        let waiting = poll.filter(|poll| self.is_enabled() && !poll.waiting.is_empty());
-        waiting.map_or(0, |poll| (poll.slots as usize).saturating_sub(poll.leases.len()))
+        self.last_poll().filter(|_| self.is_enabled()).map_or(0, Poll::free_slots)
     }
 
     /// Records the duration of a package that was built.
@@ -177,6 +179,11 @@ impl Poll {
             leases: Vec::new(),
             answer: None,
         }
+    }
+
+    /// Slots without a lease, if the client still waits.
+    pub(super) fn free_slots(&self) -> usize {
+        if self.waiting.is_empty() { 0 } else { (self.slots as usize).saturating_sub(self.leases.len()) }
     }
 
     /// Answers the request: with its leases, or with the reason why there are none.

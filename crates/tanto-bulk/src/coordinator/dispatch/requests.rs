@@ -7,7 +7,7 @@ use tanto_protocol::{
 
 use super::lease::{Cause, LastProgress, LeaseEntry, LeaseState};
 use super::placement::ClientIndex;
-use super::remote::{MAX_REPEATS, Poll, RemoteClient};
+use super::remote::{MAX_REPEATS, Poll};
 use super::{Dispatch, DispatchEffect, RelayedAnswer, environment};
 use crate::coordinator::needs::ResourceNeeds;
 
@@ -144,11 +144,15 @@ impl Dispatch {
                 None if poll.waiting.len() >= MAX_REPEATS => {
                     return Err(refusal(RefusalCode::Busy, "the same request waits already"));
                 }
-                None => poll.waiting.push(relayed),
+                None => {
+                    poll.waiting.push(relayed);
+                    self.index_poll(client);
+                }
             },
             last => {
                 let last = last.replace(Poll::new(now, longest_ms, request, relayed));
                 it.free = free;
+                self.index_poll(client);
                 self.end_poll(last);
             }
         }
@@ -173,16 +177,22 @@ impl Dispatch {
 
     /// The server can no longer deliver the answer to a relayed request.
     pub fn gone(&mut self, relayed: u64) {
-        self.clients
-            .iter_mut()
-            .filter_map(RemoteClient::poll)
-            .for_each(|poll| poll.waiting.retain(|&it| it != relayed));
+        let waits = |&client: &usize| {
+            let poll = self.clients[client].last_poll();
+            poll.is_some_and(|poll| poll.waiting.contains(&relayed))
+        };
+        let Some(client) = self.polls.clients().find(waits) else { return };
+        if let Some(poll) = self.clients[client].poll() {
+            poll.waiting.retain(|&it| it != relayed);
+        }
+        self.index_poll(client);
     }
 
     /// Takes the answers to work requests that have leases, or have waited long enough. `reason`: why there is no work.
     pub fn take_answers(&mut self, now_ms: i64, reason: &str) -> Vec<RelayedAnswer> {
         let now = self.link.at(now_ms);
-        for it in &mut self.clients {
+        for client in self.polls.due(now) {
+            let it = &mut self.clients[client];
             let reason = match () {
                 () if it.draining => "the client is drained",
                 () if it.is_disabled() => "the client is disabled after repeated machine failures",
@@ -193,6 +203,7 @@ impl Dispatch {
             if !poll.leases.is_empty() || poll.until_ms <= now {
                 self.answers.extend(poll.answer(reason));
             }
+            self.index_poll(client);
         }
         std::mem::take(&mut self.answers)
     }

@@ -359,6 +359,7 @@ impl World {
 
     /// Handles records, effects and answers, and checks what must always hold.
     fn settle(&mut self) {
+        self.dispatch.check_polls();
         for record in self.dispatch.take_records() {
             self.journal.insert(record.lease, record);
         }
