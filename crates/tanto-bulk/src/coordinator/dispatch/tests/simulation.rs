@@ -1,12 +1,15 @@
 //! Seeded builds on 1 to 1,000 clients: messages are delayed, lost and repeated; clients are cut off, restart, lie and are
 //! slow; the coordinator restarts. Every build ends, and every package is accepted once.
 
+mod packages;
+
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use tanto_protocol::{LeaseAction, ResultAnswer};
 use tanto_testing::{Random, seeds};
 
+use self::packages::{BuildState, SimulatedPackage};
 use super::*;
 use crate::coordinator::dispatch::{DispatchEffect, NextState, RelayedAnswer};
 
@@ -36,22 +39,6 @@ const ROUGH: Faults =
     Faults { lost: 5, repeated: 5, liars: 10, slow: 10, restarts: 3, partitions: 5, coordinator: 3, crashes: 1 };
 /// Only the coordinator fails, but often.
 const KILLS: Faults = Faults { coordinator: 30, crashes: 3, ..CALM };
-
-struct SimulatedPackage {
-    ms: i64,
-    depends: Vec<usize>,
-    /// The longest chain that begins with it, in milliseconds.
-    chain_ms: i64,
-    state: BuildState,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum BuildState {
-    Open,
-    Leased,
-    Accepted,
-    Failed,
-}
 
 #[derive(Default)]
 struct SimulatedClient {
@@ -101,13 +88,15 @@ struct Simulation {
     random: Random,
     faults: Faults,
     now: i64,
-    /// When each event happens; the second number orders those of the same time.
-    queue: BinaryHeap<Reverse<(i64, u64)>>,
-    events: BTreeMap<u64, Happening>,
+    /// By their times; the second number orders those of the same time.
+    events: BTreeMap<(i64, u64), Happening>,
     scheduled: u64,
     dispatch: Dispatch,
     journal: BTreeMap<LeaseId, LeaseRecord>,
     packages: Vec<SimulatedPackage>,
+    /// Packages that are neither accepted nor failed, and how many of them are leased.
+    unfinished: usize,
+    leased: usize,
     clients: Vec<SimulatedClient>,
     /// The package of each lease, by its number.
     leases: Vec<usize>,
@@ -135,17 +124,18 @@ impl Simulation {
             _ => 1 + random.below(if seed.is_multiple_of(50) { 64 } else { 8 }),
         };
         let count = 5 + clients + random.below(3 * clients + 20);
-        let packages = packages(&mut random, count);
+        let packages = packages::generate(&mut random, count);
         let clients = (0..clients).map(|at| client(at, &mut random, faults)).collect();
         Simulation {
             random,
             faults,
             now: 0,
-            queue: BinaryHeap::new(),
             events: BTreeMap::new(),
             scheduled: 0,
             dispatch: dispatch(),
             journal: BTreeMap::new(),
+            unfinished: packages.len(),
+            leased: 0,
             packages,
             clients,
             leases: Vec::new(),
@@ -163,16 +153,16 @@ impl Simulation {
     /// Returns the makespan divided by its lower bound, and the number of lost attempts.
     fn run(&mut self) -> (f64, usize) {
         let bound_ms = self.lower_bound_ms();
-        self.find_ready();
+        (0..self.packages.len()).for_each(|package| self.note_ready(package));
         (0..self.clients.len()).for_each(|client| self.schedule(client as i64 % TICK_MS, Happening::Timer(client)));
         if self.faults.coordinator > 0 {
             self.schedule(MINUTE, Happening::Restart);
         }
-        while !self.has_ended() {
-            let Reverse((at, number)) = self.queue.pop().expect("something happens");
+        while self.unfinished > 0 {
+            let ((at, _), event) = self.events.pop_first().expect("something happens");
             assert!(at < 30 * 24 * 60 * MINUTE, "the build does not end");
             self.now = at;
-            match self.events.remove(&number).unwrap() {
+            match event {
                 Happening::Request(client, message) => {
                     self.serve(client, message);
                     self.turn();
@@ -190,14 +180,9 @@ impl Simulation {
         chain.max(self.packages.iter().map(|it| it.ms).sum::<i64>() / slots)
     }
 
-    fn has_ended(&self) -> bool {
-        self.packages.iter().all(|it| matches!(it.state, BuildState::Accepted | BuildState::Failed))
-    }
-
     fn schedule(&mut self, after_ms: i64, event: Happening) {
         self.scheduled += 1;
-        self.queue.push(Reverse((self.now + after_ms, self.scheduled)));
-        self.events.insert(self.scheduled, event);
+        self.events.insert((self.now + after_ms, self.scheduled), event);
     }
 
     /// Delivers an event after a delay, perhaps never or twice.
@@ -436,6 +421,7 @@ impl Simulation {
             self.leases.push(package);
             self.dispatch.offer(self.now, client, package as PackageId, lease(number, 1), TERMS);
             self.packages[package].state = BuildState::Leased;
+            self.leased += 1;
             self.ready.remove(&(Reverse(self.packages[package].chain_ms), package));
         }
     }
@@ -463,7 +449,6 @@ impl Simulation {
                 DispatchEffect::Ended { package, .. } => {
                     self.losses += 1;
                     self.set(package, BuildState::Failed);
-                    self.fail_dependents(package as usize);
                 }
                 _ => {}
             }
@@ -472,31 +457,44 @@ impl Simulation {
         if !changed {
             return;
         }
-        let leased = self.packages.iter().filter(|it| it.state == BuildState::Leased).count();
-        assert_eq!(leased, self.dispatch.current.len(), "each leased package has one lease that has not ended");
+        assert_eq!(self.leased, self.dispatch.current.len(), "each leased package has one lease that has not ended");
     }
 
     fn set(&mut self, package: PackageId, state: BuildState) {
         let it = &mut self.packages[package as usize];
         assert_eq!(it.state, BuildState::Leased, "package {package} becomes {state:?}");
         it.state = state;
-        self.find_ready();
+        self.leased -= 1;
+        match state {
+            BuildState::Accepted => {
+                self.unfinished -= 1;
+                self.packages[package as usize].dependents.clone().into_iter().for_each(|it| self.note_ready(it));
+            }
+            BuildState::Failed => {
+                self.unfinished -= 1;
+                self.fail_dependents(package as usize);
+            }
+            BuildState::Open | BuildState::Leased => self.note_ready(package as usize),
+        }
     }
 
-    fn find_ready(&mut self) {
+    fn note_ready(&mut self, package: usize) {
         let is_built = |it: &usize| self.packages[*it].state == BuildState::Accepted;
-        let is_ready = |it: &SimulatedPackage| it.state == BuildState::Open && it.depends.iter().all(is_built);
-        let all = self.packages.iter().enumerate().filter(|(_, it)| is_ready(it));
-        self.ready = all.map(|(at, it)| (Reverse(it.chain_ms), at)).collect();
+        let it = &self.packages[package];
+        if it.state == BuildState::Open && it.depends.iter().all(is_built) {
+            self.ready.insert((Reverse(it.chain_ms), package));
+        }
     }
 
     fn fail_dependents(&mut self, failed: usize) {
-        for package in failed + 1..self.packages.len() {
-            if self.packages[package].depends.iter().any(|&it| self.packages[it].state == BuildState::Failed) {
-                self.packages[package].state = BuildState::Failed;
+        for package in self.packages[failed].dependents.clone() {
+            let it = &mut self.packages[package];
+            if it.state == BuildState::Open {
+                it.state = BuildState::Failed;
+                self.unfinished -= 1;
+                self.fail_dependents(package);
             }
         }
-        self.find_ready();
     }
 
     /// The coordinator restarts, and its link is down for a while.
@@ -527,25 +525,6 @@ impl Simulation {
         let times = LeaseTimes::default();
         self.dispatch = Dispatch::restore(times, no_slots(), self.now, &records, BTreeMap::new(), |_| TERMS);
     }
-}
-
-fn packages(random: &mut Random, count: usize) -> Vec<SimulatedPackage> {
-    let mut packages: Vec<SimulatedPackage> = (0..count)
-        .map(|at| {
-            let depends: BTreeSet<usize> =
-                (0..random.below(3)).filter(|_| at > 0).map(|_| random.below(at.max(1))).collect();
-            let ms = [MINUTE / 2, 2 * MINUTE, 10 * MINUTE, 40 * MINUTE][random.below(4)] + random.below(60_000) as i64;
-            SimulatedPackage { ms, depends: depends.into_iter().collect(), chain_ms: ms, state: BuildState::Open }
-        })
-        .collect();
-    for at in (0..count).rev() {
-        let chain_ms = packages[at].chain_ms;
-        for needed in packages[at].depends.clone() {
-            let it = &mut packages[needed];
-            it.chain_ms = it.chain_ms.max(it.ms + chain_ms);
-        }
-    }
-    packages
 }
 
 fn client(at: usize, random: &mut Random, faults: Faults) -> SimulatedClient {
