@@ -23,6 +23,7 @@ mod phase_file;
 pub mod phases;
 pub mod plan;
 pub mod prepare;
+mod provenance;
 pub mod queries;
 pub mod requests;
 mod results;

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 pub use rows::{
-    AttemptRow, Change, ClientWorkRow, CostRow, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, RunRow, ScanRow,
-    StageRow, Stamp,
+    AttemptRow, Change, ClientWorkRow, CostRow, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, ProvenanceRow,
+    RunRow, ScanRow, Sha256, StageRow, Stamp,
 };
 
 #[derive(Debug)]

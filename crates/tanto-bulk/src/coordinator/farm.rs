@@ -140,6 +140,17 @@ impl Farm {
         self.acceptance.take_changes()
     }
 
+    /// Returns the digest of the manifest of the tree; empty if there is none.
+    fn tree_digest(&self) -> String {
+        self.description.tree.map(|it| it.to_string()).unwrap_or_default()
+    }
+
+    /// Returns digests of the tree, if it is known, and of the environment that a package is built in.
+    pub fn source(&self, package: PackageId) -> (String, String) {
+        let tree = if self.changed.contains(&package) { String::new() } else { self.tree_digest() };
+        (tree, self.environment.clone())
+    }
+
     fn blob_path(&self, digest: Digest) -> PathBuf {
         self.blobs.blob_path(&tanto_cas::Digest(digest.0))
     }

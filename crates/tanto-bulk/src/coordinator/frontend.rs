@@ -22,6 +22,7 @@ use super::durable_view::LastResult;
 use super::farm::Farm;
 use super::followed::Followed;
 use super::plan::Plan;
+use super::provenance::BuiltWith;
 use super::sources::Sources;
 use super::state::{PackageState, Pending, State, StateRecord, Success};
 use super::workdirs::Workdirs;
@@ -75,6 +76,7 @@ pub struct Running {
     pub stage: Stage,
     pub stage_began_ms: i64,
     pub step: Step,
+    pub built_with: BuiltWith,
     /// The end of the last stage since the attempt began, if it began before this coordinator.
     pub stages_ms: Option<i64>,
 }

@@ -9,7 +9,7 @@ use tanto_record::database::{AttemptRow, Database, PackageRow};
 use super::control_socket::{self, AskError, REMOTE, Request, Response};
 use super::plan::Plan;
 use super::state::{Detail, State};
-use super::{explain, follow, phase_file, state_dir};
+use super::{explain, follow, phase_file, provenance, state_dir};
 use crate::config::Config;
 use crate::error::BulkError;
 use crate::package::name::Name;
@@ -81,6 +81,12 @@ impl LastRun {
         }
         if waiting.is_none() {
             text += &explain::explain(&self.plan()?, package.package);
+        }
+        if package.state == State::Done.name()
+            && let Some(row) = store.provenance_of(&package.name)?
+        {
+            let distrusted = if store.distrusted_tokens()?.contains(&row.token) { ", which is distrusted" } else { "" };
+            let _ = writeln!(text, "  {}{distrusted}", provenance::describe(&row));
         }
         for attempt in self.attempts_of(package)? {
             let outcome = if attempt.outcome.is_empty() { "running" } else { &attempt.outcome };

@@ -52,7 +52,8 @@ impl Coordinator<'_> {
         let record = self.plan.set(package, PackageState::Running(current));
         self.record_states(record.as_slice());
         let (stage, step) = (Stage::ClientClean, Step::Attempt(None));
-        let running = Running { began_ms: now_ms, stage, stage_began_ms: now_ms, step, stages_ms: None };
+        let built_with = self.built_with(package);
+        let running = Running { began_ms: now_ms, stage, stage_began_ms: now_ms, step, built_with, stages_ms: None };
         self.running.insert(package, running);
         self.record_attempt(package, None, "", "");
         self.plan.attempt_spec(package, self.settings, failures + 1 >= MAX_ATTEMPTS)
@@ -262,6 +263,7 @@ impl Coordinator<'_> {
         let expected_ms = self.estimator.expected(JobId(package)).and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
         self.dispatch.record_success(client, expected_ms, u64::try_from(took_ms).unwrap_or(0));
         let left = result.left.join("; ");
+        self.record_provenance(package);
         self.record_attempt(package, Some(self.clock.now_ms()), "done", &left);
         self.record_cost(package, result);
         self.record_content(package);

@@ -4,8 +4,8 @@ use rusqlite::{OptionalExtension, Row, params};
 use tanto_sys::cgroup::StallTimes;
 
 use super::{
-    AttemptRow, ClientWorkRow, CostRow, Database, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, Result,
-    RunRow, ScanRow, StageRow, Stamp,
+    AttemptRow, ClientWorkRow, CostRow, Database, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, ProvenanceRow,
+    Result, RunRow, ScanRow, Sha256, StageRow, Stamp,
 };
 
 const PACKAGES: &str =
@@ -21,6 +21,11 @@ const CLIENT_WORK: &str = "SELECT attempt.client, sum(attempt.run = ?1), sum(coa
     FROM lease JOIN attempt USING (run, job, attempt)
     LEFT JOIN estimate ON estimate.run = attempt.run AND estimate.package = attempt.job
     WHERE attempt.run BETWEEN ?2 AND ?1 AND attempt.outcome = 'done' GROUP BY attempt.client ORDER BY attempt.client";
+const BUILT: &str = "SELECT job, attempt, name, client, token, tree, environment, digest, dependencies, built_with,
+    began_ms, ended_ms FROM provenance ORDER BY id";
+const LAST_BUILT: &str =
+    "SELECT job, attempt, name, client, token, tree, environment, digest, dependencies, built_with,
+    began_ms, ended_ms FROM provenance WHERE name = ? ORDER BY id DESC LIMIT 1";
 const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes,
     io_wait_us, cpu_wait_us, exit, log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
 const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
@@ -100,6 +105,26 @@ impl Database {
                 environment: row.get(9)?,
             })
         })
+    }
+
+    /// Passes how packages were built in all runs, in the order of the builds.
+    pub fn each_provenance(&self, mut each: impl FnMut(ProvenanceRow)) -> Result<()> {
+        self.all(BUILT, [], |row| provenance(row).map(&mut each)).map(drop)
+    }
+
+    /// Returns how a package was built last.
+    pub fn provenance_of(&self, name: &str) -> Result<Option<ProvenanceRow>> {
+        Ok(self.db.query_row(LAST_BUILT, [name], provenance).optional()?)
+    }
+
+    /// Returns the tokens that are distrusted.
+    pub fn distrusted_tokens(&self) -> Result<Vec<String>> {
+        self.all("SELECT token FROM distrusted ORDER BY token", [], |row| row.get(0))
+    }
+
+    /// Returns whether a client has had leases in any run.
+    pub fn has_had_leases(&self, client: &str) -> Result<bool> {
+        Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM lease WHERE client = ?)", [client], |row| row.get(0))?)
     }
 
     /// Returns the work of clients on other machines in a run and those before it, `runs` in all, by name.
@@ -214,6 +239,24 @@ impl Database {
 fn waits(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<StallTimes>> {
     let is_known = row.get::<_, Option<i64>>(at)?.is_some();
     is_known.then(|| Ok(StallTimes { io_us: count(row, at)?, cpu_us: count(row, at + 1)? })).transpose()
+}
+
+fn provenance(row: &Row<'_>) -> rusqlite::Result<ProvenanceRow> {
+    let digests: Vec<u8> = row.get(9)?;
+    Ok(ProvenanceRow {
+        job: row.get(0)?,
+        attempt: row.get(1)?,
+        name: row.get(2)?,
+        client: row.get(3)?,
+        token: row.get(4)?,
+        tree: row.get(5)?,
+        environment: row.get(6)?,
+        digest: row.get(7)?,
+        dependencies: row.get(8)?,
+        built_with: digests.as_chunks::<{ size_of::<Sha256>() }>().0.to_vec(),
+        began_ms: row.get(10)?,
+        ended_ms: row.get(11)?,
+    })
 }
 
 /// SQLite's integers are signed.

@@ -34,6 +34,14 @@ pub enum Change {
     Attempt(AttemptRow),
     /// A lease was granted, or its state has changed.
     Lease(LeaseRow),
+    /// A package was built.
+    Built(ProvenanceRow),
+    /// Distrusts all tokens with which a client had leases.
+    Distrusted {
+        client: String,
+        /// Milliseconds since 1970.
+        at_ms: i64,
+    },
     /// A stage of an attempt ended.
     Stage(StageRow),
     /// A package contains this file.
@@ -133,6 +141,35 @@ pub struct LeaseRow {
     pub tree: String,
     /// A digest of the environment of the build.
     pub environment: String,
+}
+
+/// A SHA256 digest.
+pub type Sha256 = [u8; 32];
+
+/// How a package was built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProvenanceRow {
+    pub job: u32,
+    pub attempt: u32,
+    /// PKGNAME.
+    pub name: String,
+    pub client: String,
+    /// The public identifier of the client's token; empty for this machine.
+    pub token: String,
+    /// The digest of the manifest of the package tree; empty if unknown.
+    pub tree: String,
+    /// A digest of the environment of the build; empty if unknown.
+    pub environment: String,
+    /// The digest of its file, if known.
+    pub digest: Option<Sha256>,
+    /// The number of packages that it was built with.
+    pub dependencies: u32,
+    /// The digests of these packages, as far as they are known.
+    pub built_with: Vec<Sha256>,
+    /// Milliseconds since 1970.
+    pub began_ms: i64,
+    /// Milliseconds since 1970.
+    pub ended_ms: i64,
 }
 
 /// The work of a client in the last runs.

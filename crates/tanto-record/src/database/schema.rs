@@ -6,7 +6,7 @@ use super::{DatabaseError, Result};
 
 /// Each entry migrates a database from the version of its index to the next; 0 is an empty file. Released entries never
 /// change.
-pub(super) const MIGRATIONS: [&str; 10] = [
+pub(super) const MIGRATIONS: [&str; 11] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -122,6 +122,22 @@ pub(super) const MIGRATIONS: [&str; 10] = [
         client TEXT NOT NULL, token TEXT NOT NULL, began_ms INTEGER NOT NULL, state TEXT NOT NULL, cause TEXT NOT NULL,
         tree TEXT NOT NULL, environment TEXT NOT NULL,
         PRIMARY KEY (run, lease)
+    ) STRICT, WITHOUT ROWID;
+",
+    "
+    -- How a package was built, in the order of the builds. `token` is empty for this machine. `digest` is the SHA256 digest
+    -- of its file. It was built with `dependencies` packages; `built_with` are the digests of those that have one, of 32
+    -- bytes each.
+    CREATE TABLE provenance (
+        id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES run, job INTEGER NOT NULL, attempt INTEGER NOT NULL,
+        name TEXT NOT NULL, client TEXT NOT NULL, token TEXT NOT NULL, tree TEXT NOT NULL, environment TEXT NOT NULL,
+        digest BLOB, dependencies INTEGER NOT NULL, built_with BLOB NOT NULL, began_ms INTEGER NOT NULL,
+        ended_ms INTEGER NOT NULL, UNIQUE (run, job, attempt)
+    ) STRICT;
+    CREATE INDEX provenance_by_name ON provenance (name, id);
+    -- Tokens of clients that are distrusted.
+    CREATE TABLE distrusted (
+        token TEXT PRIMARY KEY, client TEXT NOT NULL, at_ms INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
 ",
 ];

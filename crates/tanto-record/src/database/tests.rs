@@ -169,6 +169,59 @@ fn leases_keep_their_beginning_and_count_as_work_of_their_client() {
 }
 
 #[test]
+fn builds_are_kept_in_their_order_and_tokens_are_distrusted() {
+    let place = Scratch::new("store-provenance");
+    let mut store = Database::open(&place.at("db")).unwrap();
+    let built = |attempt: u32, name: &str, digest| ProvenanceRow {
+        job: 1,
+        attempt,
+        name: name.into(),
+        client: "node1".into(),
+        token: "t".into(),
+        tree: "x".into(),
+        environment: "e".into(),
+        digest,
+        dependencies: 3,
+        built_with: vec![[1; 32], [2; 32]],
+        // The clock was set back.
+        began_ms: 50 - i64::from(attempt),
+        ended_ms: 60 - i64::from(attempt),
+    };
+    let rows = [built(2, "b-1", None), built(1, "a-1", Some([7; 32])), built(3, "b-1", Some([8; 32]))];
+    let lease = |lease: &str, client: &str, token: &str| {
+        Change::Lease(LeaseRow {
+            lease: lease.into(),
+            job: 1,
+            attempt: 1,
+            client: client.into(),
+            token: token.into(),
+            began_ms: 5,
+            state: "settled".into(),
+            cause: String::new(),
+            tree: String::new(),
+            environment: String::new(),
+        })
+    };
+    let run = store.begin_run(0).unwrap();
+    let changes: Vec<Change> = rows.iter().cloned().map(Change::Built).collect();
+    store.apply(run, &changes).unwrap();
+    let mut all = Vec::new();
+    store.each_provenance(|row| all.push(row)).unwrap();
+    assert_eq!(all, rows);
+    assert_eq!(store.provenance_of("b-1").unwrap().as_ref(), Some(&rows[2]));
+    assert_eq!(store.provenance_of("c-1").unwrap(), None);
+    let leases =
+        [lease("1", "node1", "t"), lease("2", "node1", "u"), lease("3", "node2", "v"), lease("4", "node1", "t")];
+    store.apply(run, &leases).unwrap();
+    assert_eq!(["node1", "node3"].map(|client| store.has_had_leases(client).unwrap()), [true, false]);
+    assert_eq!(store.distrusted_tokens().unwrap(), [""; 0]);
+    for at_ms in [1, 2] {
+        store.apply(run, &[Change::Distrusted { client: "node1".into(), at_ms }]).unwrap();
+        assert_eq!(store.distrusted_tokens().unwrap(), ["t", "u"]);
+    }
+}
+
+#[test]
 fn options_of_the_last_build_are_kept() {
     let place = Scratch::new("store-options");
     let mut store = Database::open(&place.at("db")).unwrap();

@@ -3,8 +3,8 @@
 use rusqlite::{Transaction, params};
 
 use super::{
-    AttemptRow, Change, CostRow, Database, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, Result, ScanRow,
-    StageRow, Stamp,
+    AttemptRow, Change, CostRow, Database, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, ProvenanceRow,
+    Result, ScanRow, StageRow, Stamp,
 };
 
 const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, detail, reason)
@@ -22,6 +22,10 @@ const LEASE: &str =
     "INSERT INTO lease (run, lease, job, attempt, client, token, began_ms, state, cause, tree, environment)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (run, lease) DO UPDATE SET state = excluded.state, cause = excluded.cause";
+const BUILT: &str = "INSERT OR REPLACE INTO provenance
+    (run, job, attempt, name, client, token, tree, environment, digest, dependencies, built_with, began_ms, ended_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const DISTRUSTED: &str = "INSERT OR IGNORE INTO distrusted (token, client, at_ms) SELECT DISTINCT token, client, ? FROM lease WHERE client = ?";
 const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
     read_bytes, written_bytes, io_wait_us, cpu_wait_us, exit, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
@@ -74,6 +78,8 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
         }
         Change::Attempt(it) => write_attempt(db, run, it)?,
         Change::Lease(it) => write_lease(db, run, it)?,
+        Change::Built(it) => write_provenance(db, run, it)?,
+        Change::Distrusted { client, at_ms } => db.prepare_cached(DISTRUSTED)?.execute(params![at_ms, client])?,
         Change::Stage(it) => write_stage(db, run, it)?,
         Change::File(FileRow { name, path, bytes, digest }) => {
             db.prepare_cached(FILE)?.execute(params![name, path, *bytes as i64, digest])?
@@ -103,6 +109,28 @@ fn write_lease(db: &Transaction<'_>, run: i64, it: &LeaseRow) -> Result<usize> {
     let LeaseRow { lease, job, attempt, client, token, began_ms, state, cause, tree, environment } = it;
     let row = params![run, lease, job, attempt, client, token, began_ms, state, cause, tree, environment];
     Ok(statement.execute(row)?)
+}
+
+fn write_provenance(db: &Transaction<'_>, run: i64, it: &ProvenanceRow) -> Result<usize> {
+    let mut statement = db.prepare_cached(BUILT)?;
+    let ProvenanceRow { job, attempt, name, client, token, tree, environment, dependencies, .. } = it;
+    let (digest, built_with) = (it.digest.as_ref().map(<[u8; 32]>::as_slice), it.built_with.as_flattened());
+    let (began, ended) = (it.began_ms, it.ended_ms);
+    Ok(statement.execute(params![
+        run,
+        job,
+        attempt,
+        name,
+        client,
+        token,
+        tree,
+        environment,
+        digest,
+        dependencies,
+        built_with,
+        began,
+        ended
+    ])?)
 }
 
 fn write_stage(db: &Transaction<'_>, run: i64, it: &StageRow) -> Result<usize> {

@@ -22,10 +22,10 @@ pub struct EarlierLeases {
 
 impl Coordinator<'_> {
     /// Records the changes of leases.
-    pub(super) fn record_leases(&mut self) {
+    pub(in crate::coordinator) fn record_leases(&mut self) {
         let records = self.dispatch.take_records();
         let Some(farm) = self.farm.as_mut().filter(|_| !records.is_empty()) else { return };
-        let tree = farm.description.tree.map(|it| it.to_string()).unwrap_or_default();
+        let tree = farm.tree_digest();
         for it in records {
             self.journal.record(Change::Lease(LeaseRow {
                 lease: it.lease.to_string(),
@@ -83,8 +83,7 @@ impl Coordinator<'_> {
     /// Whether the result of a lease would be that of a new attempt.
     fn may_continue(&self, row: &LeaseRow, schedule: &Schedule) -> bool {
         let Some(farm) = &self.farm else { return false };
-        let tree = farm.description.tree.map(|it| it.to_string()).unwrap_or_default();
-        let same_files = row.tree == tree && row.environment == farm.environment;
+        let same_files = row.tree == farm.tree_digest() && row.environment == farm.environment;
         let is_open = self.plan.package(row.job).state() == State::Open;
         same_files && is_open && schedule.state(JobId(row.job)) == JobState::Ready
     }
@@ -103,6 +102,7 @@ impl Coordinator<'_> {
             stage: Stage::ClientClean,
             stage_began_ms: self.clock.now_ms(),
             step: Step::Attempt(None),
+            built_with: self.built_with(package),
             stages_ms: Some(0),
         };
         self.running.insert(package, running);
