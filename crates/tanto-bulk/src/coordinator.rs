@@ -8,6 +8,7 @@ mod control;
 pub mod control_socket;
 pub mod debug_shell;
 pub mod dispatch;
+pub mod distrusted;
 mod durable_view;
 pub mod explain;
 pub mod farm;

@@ -33,7 +33,7 @@ use tanto_sys::machine::cpu;
 use tanto_sys::process::lifecycle;
 
 pub use self::args::BulkCommand;
-use self::args::{BulkReportArgs, BulkSimulateArgs, InternalArgs, PackagesArgs, PublishArgs};
+use self::args::{BulkReportArgs, BulkSimulateArgs, InternalArgs, NamedClientArgs, PackagesArgs, PublishArgs};
 use crate::invocation::Invocation;
 use crate::ninja::view;
 use crate::settings;
@@ -101,6 +101,7 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
         BulkCommand::Client(args) => return client::run(&args),
         BulkCommand::Clients(args) => return requests::clients(&args.config.read()?).map(answered),
         BulkCommand::Drain(args) => return requests::drain(&args.config.read()?, args.name).map(answered),
+        BulkCommand::Distrust(args) => return distrust(&args),
         BulkCommand::Enter(args) => return Ok(run_internal_command(b"enter", args)),
         BulkCommand::Fetch(args) => return Ok(run_internal_command(b"fetch", args)),
         BulkCommand::Deliver(args) => return Ok(run_internal_command(b"deliver", args)),
@@ -197,6 +198,17 @@ fn request(
 ) -> Result<CommandOutput, BulkError> {
     let packages = args.packages.iter().map(|word| word.to_string_lossy().trim_end_matches('/').to_owned());
     request(&args.config.read()?, packages.collect()).map(answered)
+}
+
+/// Revokes the token of a client, and has its packages built again.
+fn distrust(args: &NamedClientArgs) -> Result<CommandOutput, BulkError> {
+    let (config, name) = (args.config.read()?, &args.name);
+    let revoked = token::revoke_client(&config, name)?;
+    if revoked.is_empty() && !requests::has_had_packages(&config, name)? {
+        return Err(format!("there is no client '{name}'").into());
+    }
+    let output = requests::distrust(&config, name).map_or_else(|error| failed(&error), answered);
+    Ok(CommandOutput { out: [revoked.into_bytes(), output.out].concat(), ..output })
 }
 
 /// The answer of a running build.

@@ -1,5 +1,7 @@
 //! Handles control requests during a build: status, log, retry, skip and kill.
 
+mod distrust;
+
 use std::collections::{BTreeMap, HashSet};
 
 use tanto_exec::event::{Event, Level, View};
@@ -89,6 +91,7 @@ impl Control<'_, '_> {
             Request::Kill(packages) => self.for_each(&packages, Self::kill),
             Request::Clients => Response::ok(self.coordinator.clients_table()),
             Request::Drain(name) => self.coordinator.drain(&name).map_or_else(Response::refused, Response::ok),
+            Request::Distrust { client, packages } => self.distrust(client, &packages),
             Request::Link => Response::refused("this connection cannot relay requests"),
         }
     }

@@ -52,6 +52,12 @@ pub enum Request {
     Clients,
     /// Give the client with this name no more packages.
     Drain(String),
+    /// Give the client with this name no more packages, and build these again, with all that need them.
+    Distrust {
+        client: String,
+        /// PKGNAMEs. Unknown ones are ignored.
+        packages: Vec<String>,
+    },
     /// Relay the requests of clients on this connection, instead of one answer.
     Link,
 }
@@ -59,7 +65,7 @@ pub enum Request {
 impl Request {
     /// Returns whether it changes states of packages.
     pub fn changes_packages(&self) -> bool {
-        matches!(self, Request::Retry { .. } | Request::Skip(_))
+        matches!(self, Request::Retry { .. } | Request::Skip(_) | Request::Distrust { .. })
     }
 }
 

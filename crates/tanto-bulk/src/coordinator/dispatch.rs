@@ -18,6 +18,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 mod times;
+mod trust;
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `retry` and `skip` while no build runs: changes of the database for the next build.
+//! `retry`, `skip` and `distrust` while no build runs: changes of the database for the next build.
 
 use tanto_record::database::Change;
 
@@ -19,6 +19,20 @@ pub fn retry(plan: &Plan, packages: &[PackageId]) -> Vec<Change> {
         }
     }
     changes(now, records)
+}
+
+/// Reopens packages that distrusted clients have built, and their dependents. Returns those that are built again, too.
+pub fn distrust(plan: &Plan, packages: &[PackageId]) -> (Vec<PackageId>, Vec<Change>) {
+    let mut now = plan.clone();
+    let has_ended = |state: State| matches!(state, State::Done | State::Failed | State::MachineFailed);
+    let is_open = |state: State| matches!(state, State::Open | State::Running);
+    let all = || packages.iter().copied();
+    let records: Vec<StateRecord> = all()
+        .filter(|&it| has_ended(plan.package(it).state()) || is_open(plan.package(it).state()))
+        .filter_map(|package| now.set(package, PackageState::Open(Pending::Requested)))
+        .collect();
+    let again = all().filter(|&it| has_ended(plan.package(it).state())).collect();
+    (again, changes(now, records))
 }
 
 /// Excludes packages from the run that the next build resumes. An error names one that is done or has failed.
@@ -70,6 +84,15 @@ mod tests {
             other => panic!("{other:?}"),
         };
         changes.iter().map(row).collect()
+    }
+
+    #[test]
+    fn distrust_reopens_all_that_may_have_been_built_with_it() {
+        let requested = |package| (package, "open", "requested");
+        let (again, changes) = distrust(&plan(["done", "failed", "indirect-failed"]), &[0, 1, 2]);
+        assert_eq!((again, rows(&changes)), (vec![0, 1], vec![requested(0), requested(1), (2, "open", "")]));
+        let (again, changes) = distrust(&plan(["done", "open", "running"]), &[1, 2]);
+        assert_eq!((again, rows(&changes)), (vec![], vec![requested(1), requested(2)]));
     }
 
     #[test]

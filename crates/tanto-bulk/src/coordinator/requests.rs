@@ -1,4 +1,4 @@
-//! Carries out `tanto bulk retry`, `skip`, `kill`, `clients` and `drain`: asks the running build, or changes the database for the next one.
+//! Carries out `tanto bulk retry`, `skip`, `kill`, `clients`, `drain` and `distrust`: asks the running build, or changes the database for the next one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::control_socket::{self, AskError, Request, Response};
 use super::phases::scan_some;
 use super::plan::Plan;
 use super::queries::LastRun;
-use super::{offline, state_dir};
+use super::{distrusted, now_ms, offline, state_dir};
 use crate::config::Config;
 use crate::error::BulkError;
 
@@ -64,6 +64,41 @@ pub fn clients(config: &Config) -> Result<Response, BulkError> {
 pub fn drain(config: &Config, client: String) -> Result<Response, BulkError> {
     let answer = ask(config, &Request::Drain(client))?;
     Ok(answer.unwrap_or_else(|| Response::refused("nothing is being built")))
+}
+
+/// Returns whether a client has ever got packages.
+pub fn has_had_packages(config: &Config, client: &str) -> Result<bool, BulkError> {
+    Ok(state_dir::open_read_only(config)?.has_had_leases(client)?)
+}
+
+/// Has everything built again that a client on another machine has built, and that was built with that. The client gets no
+/// more packages of a running build.
+pub fn distrust(config: &Config, client: &str) -> Result<Response, BulkError> {
+    let request = |packages| Request::Distrust { client: client.to_owned(), packages };
+    if let Some(stopped) = ask(config, &request(Vec::new()))? {
+        // The database has all packages of the client.
+        let packages = distrusted::packages(&state_dir::open_read_only(config)?)?;
+        match ask(config, &request(packages.into_iter().collect()))? {
+            _ if stopped.code != 0 => return Ok(stopped),
+            Some(answer) => return Ok(answer),
+            // It has ended meanwhile.
+            None => {}
+        }
+    }
+    distrust_offline(config, client)
+}
+
+fn distrust_offline(config: &Config, client: &str) -> Result<Response, BulkError> {
+    let mut store = state_dir::take(config)?.store;
+    let (run, _) = store.last_run()?.ok_or(BulkError::NothingBuilt)?;
+    store.apply(run, &[Change::Distrusted { client: client.to_owned(), at_ms: now_ms() }])?;
+    let names = distrusted::packages(&store)?;
+    let mut last = LastRun::of(store)?;
+    let plan = last.plan()?;
+    let (again, changes) = offline::distrust(&plan, &distrusted::with_dependents(&plan, &names));
+    last.store.apply(run, &changes)?;
+    let lines = again.iter().map(|&it| format!("the next build will build {}\n", plan.package(it).name));
+    Ok(Response::ok(lines.collect::<String>()))
 }
 
 /// How long a build may take to begin to listen, or to end.

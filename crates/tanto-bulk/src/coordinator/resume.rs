@@ -7,10 +7,11 @@ use std::path::Path;
 use tanto_record::database::{AttemptRow, Change, Database, FileRow, LeaseRow, PackageRow};
 
 use super::dispatch::lease::{Cause, LeaseState};
-use super::now_ms;
+use super::distrusted::DISTRUSTED;
 use super::phases::{package_files, run_script};
 use super::plan::Plan;
 use super::state::{Detail, INTERRUPTED, PackageState, Pending, REQUESTED, State};
+use super::{distrusted, now_ms};
 use crate::config::Config;
 use crate::error::BulkError;
 use crate::freshness::Freshness;
@@ -88,6 +89,10 @@ pub fn restore(
     if again || earlier.as_ref().is_some_and(is_for_all) {
         plan.all().for_each(|package| plan.set_freshness(package, Freshness::Stale(AGAIN.into())));
     }
+    let distrusted = distrusted::packages(store)?;
+    let distrusted = distrusted::with_dependents(&plan, &distrusted).into_iter();
+    let distrusted: HashSet<String> = distrusted.map(|it| plan.package(it).name.clone()).collect();
+    mark_stale(&mut plan, &distrusted.iter().map(String::as_str).collect(), DISTRUSTED);
     let Some(EarlierRun { rows, due }) = earlier else { return Ok((run, plan)) };
     let is_same = rows.iter().map(|row| &row.name).eq(plan.packages.iter().map(|package| &package.name));
     if !rows.is_empty() && !is_same {
@@ -102,7 +107,7 @@ pub fn restore(
     mark_stale(&mut plan, &replaced, "its file was replaced when the build was killed");
     let files = package_files(config);
     let is_valid = |row: &PackageRow, state: &PackageState| match state.kind() {
-        State::Done => files.file(&row.name).is_file(),
+        State::Done => !distrusted.contains(&row.name) && files.file(&row.name).is_file(),
         // This build may have several users.
         State::NeedsRoot => one_user,
         _ => true,
@@ -112,7 +117,9 @@ pub fn restore(
     plan.resume(|name| states.get(name).cloned());
     let retried = |it: &PackageRow| it.detail == Detail::Requested.name();
     let retried: HashSet<u32> = rows.iter().filter(|row| retried(row)).map(|row| row.package).collect();
-    let may_continue = |lease: &LeaseRow| !config.listen.is_empty() && !retried.contains(&lease.job);
+    let tokens: HashSet<String> = store.distrusted_tokens()?.into_iter().collect();
+    let may_continue =
+        |lease: &LeaseRow| !config.listen.is_empty() && !retried.contains(&lease.job) && !tokens.contains(&lease.token);
     let (attempts, continued) = end_attempts(store, run, may_continue)?;
     plan.restore_attempts(&attempts);
     // Its file may be there already, if its result was being accepted: it is accepted again.

@@ -89,7 +89,13 @@ pub enum BulkCommand {
     /// List the machines that take part in the running build
     Clients(ClientsArgs),
     /// Let a machine finish its packages and leave the running build
-    Drain(DrainArgs),
+    Drain(NamedClientArgs),
+    /// Build everything again that a machine has built
+    ///
+    /// Revokes the token of the machine, ends what it is building, and has all packages built again that it has built in
+    /// this build and in earlier ones, with all packages that were built with these. Without a running build, the next one
+    /// builds them.
+    Distrust(NamedClientArgs),
     #[command(hide = true, about = "Run a command in a sandbox (internal)")]
     Enter(InternalArgs),
     #[command(hide = true, about = "Fetch the distfiles of a package (internal)")]
@@ -415,7 +421,7 @@ pub struct ClientsArgs {
 }
 
 #[derive(Args, Debug)]
-pub struct DrainArgs {
+pub struct NamedClientArgs {
     /// Name of the client
     #[arg(value_parser = client_name)]
     pub name: String,

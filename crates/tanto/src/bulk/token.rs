@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use tanto_bulk::config::Config;
 use tanto_bulk::error::BulkError;
 use tanto_exec::text::table::Table;
 use tanto_protocol::{JoinFile, Roles};
@@ -84,7 +85,24 @@ fn table(rows: &[[String; 5]]) -> String {
 fn revoke(args: &TokenRevokeArgs) -> Result<String, BulkError> {
     let config = args.config.read()?;
     let removed = tokens::revoke(&config.server_dir(), &config.build_name, &args.name).map_err(invalid)?;
-    Ok(removed.iter().map(|token| format!("revoked {} of {}\n", token.id, token.name)).collect())
+    Ok(revoked(&removed))
+}
+
+/// Revokes the token of one client and its join file, if there are any. Returns a line for each. The join file of a pool
+/// stays.
+pub fn revoke_client(config: &Config, name: &str) -> Result<String, BulkError> {
+    let dir = config.server_dir();
+    let is_client = |kind| !matches!(kind, TokenKind::Join { max_clients, .. } if max_clients > 1);
+    let all = tokens::list(&dir).map_err(invalid)?;
+    let is_it = |token: &&TokenInfo| token.build == config.build_name && token.name == name && is_client(token.kind);
+    match all.iter().find(is_it) {
+        None => Ok(String::new()),
+        Some(token) => tokens::revoke(&dir, &token.build, name).map(|removed| revoked(&removed)).map_err(invalid),
+    }
+}
+
+fn revoked(removed: &[TokenInfo]) -> String {
+    removed.iter().map(|token| format!("revoked {} of {}\n", token.id, token.name)).collect()
 }
 
 #[cfg(test)]

@@ -103,6 +103,9 @@ impl Request {
             Request::Kill(packages) => [vec![b"kill".to_vec()], names(packages)].concat(),
             Request::Clients => vec![b"clients".to_vec()],
             Request::Drain(client) => vec![b"drain".to_vec(), client.clone().into_bytes()],
+            Request::Distrust { client, packages } => {
+                [vec![b"distrust".to_vec(), client.clone().into_bytes()], names(packages)].concat()
+            }
             Request::Link => vec![b"link".to_vec()],
         };
         words.extend(all.iter().map(Vec::as_slice));
@@ -128,6 +131,9 @@ impl Request {
             [b"kill", packages @ ..] => Request::Kill(all(packages)?),
             [b"clients"] => Request::Clients,
             [b"drain", client] => Request::Drain(text(client)?),
+            [b"distrust", client, packages @ ..] => {
+                Request::Distrust { client: text(client)?, packages: all(packages)? }
+            }
             [b"link"] => Request::Link,
             _ => return Err(FrameError::Malformed),
         })

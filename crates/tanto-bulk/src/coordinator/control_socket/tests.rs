@@ -25,6 +25,8 @@ fn requests() -> Vec<Request> {
         Request::Kill(names),
         Request::Clients,
         Request::Drain("builder-2".into()),
+        Request::Distrust { client: "builder-2".into(), packages: vec!["a-1".into(), "b-1".into()] },
+        Request::Distrust { client: "builder-2".into(), packages: Vec::new() },
     ]
 }
 

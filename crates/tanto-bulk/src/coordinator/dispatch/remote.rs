@@ -30,6 +30,8 @@ pub struct RemoteClient {
     pub free: ResourceNeeds,
     /// It gets no more leases.
     pub draining: bool,
+    /// It gets no more leases in this build, and its packages are built again.
+    pub distrusted: bool,
     /// Its last process.
     last_instance: Option<InstanceId>,
     /// It has been silent for too long.
@@ -92,6 +94,7 @@ impl RemoteClient {
             capacity: ResourceNeeds::default(),
             free: ResourceNeeds::default(),
             draining: false,
+            distrusted: false,
             last_instance: None,
             silent: false,
             work,
@@ -129,7 +132,7 @@ impl RemoteClient {
 
     /// Whether it may get leases.
     pub fn is_enabled(&self) -> bool {
-        self.is_live() && !self.draining && !self.health.is_disabled()
+        self.is_live() && !self.draining && !self.distrusted && !self.health.is_disabled()
     }
 
     /// Whether repeated failures have disabled it.

@@ -194,6 +194,7 @@ impl Dispatch {
         for client in self.polls.due(now) {
             let it = &mut self.clients[client];
             let reason = match () {
+                () if it.distrusted => "the client is distrusted",
                 () if it.draining => "the client is drained",
                 () if it.is_disabled() => "the client is disabled after repeated machine failures",
                 () => reason,

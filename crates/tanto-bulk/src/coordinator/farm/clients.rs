@@ -69,6 +69,7 @@ impl Coordinator<'_> {
 
     fn status_of(&self, client: &RemoteClient) -> String {
         match () {
+            () if client.distrusted => "distrusted".to_owned(),
             () if client.is_live() && client.is_disabled() => "disabled after repeated machine failures".to_owned(),
             () if client.is_live() && client.draining => "draining".to_owned(),
             () if client.is_live() => String::new(),

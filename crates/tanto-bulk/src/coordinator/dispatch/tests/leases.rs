@@ -51,6 +51,30 @@ fn an_upload_is_progress_and_needs_no_memory() {
 }
 
 #[test]
+fn distrusted_client_loses_its_leases_except_reported_ones() {
+    let mut dispatch = dispatch();
+    connect(&mut dispatch, 0, "a", 1);
+    dispatch.work(0, &token("a"), &work(1, 1, 3), 1).unwrap();
+    (1..=3).for_each(|number| assert_eq!(start(&mut dispatch, 0, number as PackageId, number), Some(0)));
+    dispatch.take_answers(0, "");
+    dispatch.heartbeat(0, &token("a"), &heartbeat(1, 1, vec![progress(1, "build", 1)])).unwrap();
+    dispatch.result(0, &token("a"), connection_id(1), lease_id(2), Vec::new).unwrap();
+    dispatch.take_effects();
+    assert_eq!(dispatch.distrust(0), [2]);
+    let state = |number| dispatch.lease(lease_id(number)).unwrap().state();
+    let withdrawn = LeaseState::Superseded(Cause::Withdrawn);
+    assert_eq!([1, 2, 3].map(state), [withdrawn, LeaseState::Reported, withdrawn]);
+    let reopened = |effect: &DispatchEffect| matches!(effect, DispatchEffect::Ended { next: NextState::Open, .. });
+    assert_eq!(dispatch.take_effects().iter().filter(|effect| reopened(effect)).count(), 2);
+    dispatch.accepted(lease_id(2));
+    dispatch.work(0, &token("a"), &work(1, 2, 1), 2).unwrap();
+    assert_eq!(start(&mut dispatch, 0, 1, 4), None, "it gets no more");
+    connect(&mut dispatch, 0, "b", 2);
+    dispatch.work(0, &token("b"), &work(2, 1, 1), 3).unwrap();
+    assert_eq!(start(&mut dispatch, 0, 1, 5), Some(1));
+}
+
+#[test]
 fn packages_of_a_silent_client_are_counted() {
     let mut dispatch = dispatch();
     connect(&mut dispatch, 0, "a", 1);
