@@ -23,7 +23,8 @@ def same_outcomes_as_on_one_machine(tanto, directory):
         farm.serve()
         for name in ("builder-1", "builder-2"):
             farm.token(name)
-            farm.client(name, "--slots", "2")
+            # They keep no packages that they do not use.
+        farm.client(name, "--slots", "2", "--cache-size", "0K")
         build = farm.build()
         farm.wait(build, 0, "build.log")
         assert farm.place.packages() == one.packages(), "other packages are there"

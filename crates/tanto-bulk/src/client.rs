@@ -4,6 +4,7 @@
 mod frontend;
 mod held;
 mod output;
+mod package_cache;
 mod session;
 mod slots;
 pub mod transport;
@@ -25,7 +26,6 @@ use tanto_exec::run::{self, BuildOutcome};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::{ResourceSample, Schedule};
 use tanto_protocol::{Digest, Hello};
-use tanto_sys::fs::page_cache;
 
 use self::frontend::{ClientFrontend, ClientState};
 use self::session::ClientSession;
@@ -47,6 +47,8 @@ pub struct BuildClient<'a> {
     pub tree: Option<Digest>,
     /// Contains the client's files.
     pub dir: PathBuf,
+    /// Most bytes of downloaded packages that are kept.
+    pub cache_bytes: u64,
     /// The client leaves after this time without a package.
     pub max_idle: Option<Duration>,
     /// Returns free memory in KiB.
@@ -64,15 +66,17 @@ impl BuildClient<'_> {
     /// Builds packages until the coordinator drains or refuses the client, or a signal interrupts it. The process has one
     /// thread, and is in its mount namespace.
     pub fn run(self, view: &mut dyn View) -> Result<BuildOutcome, BulkError> {
-        let BuildClient { settings, runner, transport, hello, tree, dir, max_idle, free_memory } = self;
+        let BuildClient { settings, runner, transport, hello, tree, dir, cache_bytes, max_idle, free_memory } = self;
         let failed = |error| BulkError::io("opening ", &dir)(error);
-        let workspace = Workspace::open(Path::new(&settings.packages), &settings.suffix, &dir.join("blobs"));
+        let packages = Path::new(&settings.packages);
+        let workspace = Workspace::open(packages, &settings.suffix, &dir.join("blobs"), cache_bytes);
         let workspace = Arc::new(workspace.map_err(failed)?);
         let held = held::results(Path::new(&settings.logs), SystemTime::now(), held::QUOTA);
         let slots = hello.slots;
         let leases: Vec<_> = held.iter().map(|it| it.lease).collect();
-        let place = dir.clone();
-        let free = Box::new(move || (free_memory(), page_cache::free_kib(&place).unwrap_or(0)));
+        let hello = Hello { disk_kib: workspace.free_kib(), ..hello };
+        let files = Arc::clone(&workspace);
+        let free = Box::new(move || (free_memory(), files.free_kib()));
         let session = Arc::new(ClientSession::new(transport, hello, leases, free));
         session.join().map_err(|error| BulkError::Invalid(error.to_string()))?;
         let (woken, wake) = wake_pair().map_err(failed)?;

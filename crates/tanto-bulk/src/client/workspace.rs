@@ -9,43 +9,66 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tanto_cas::BlobInfo;
 use tanto_protocol::{Backoff, Digest, Lease, PackageBlob};
+use tanto_sys::fs::page_cache::free_kib;
 
+use super::package_cache::{PART, PackageCache};
 use super::session::{ClientSession, next_delay};
 use super::transport::TransportError;
 use crate::package::ALL;
+
+/// Packages that no attempt uses are removed while the disk has fewer bytes free.
+const RESERVE: u64 = 1 << 30;
 
 /// See the module. Shared by the threads of all slots.
 pub struct Workspace {
     /// Contains `All`.
     packages: PathBuf,
     suffix: String,
-    /// Downloaded packages, by their digests.
-    blobs: PathBuf,
     state: Mutex<State>,
     /// Signaled when a file is there or no longer used.
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
+    /// Downloaded packages.
+    cache: PackageCache,
     /// Packages that running attempts use: digests, and the number of attempts.
     used: BTreeMap<String, (Digest, usize)>,
     downloading: HashSet<Digest>,
-    /// Files of `blobs` whose content this process has verified.
+    /// Packages of the cache whose content this process has verified.
     verified: HashSet<Digest>,
 }
 
+impl State {
+    /// Removes packages that no attempt uses while all are too large, or the disk has not so many bytes free.
+    fn make_room(&mut self, place: &Path, needed: u64) {
+        let free = free_kib(place).map_or(u64::MAX, |kib| kib.saturating_mul(1_024));
+        let bytes = self.cache.excess().max(needed.saturating_sub(free));
+        let used: HashSet<Digest> = self.used.values().map(|(digest, _)| *digest).collect();
+        for digest in self.cache.remove(bytes, |digest| used.contains(digest)) {
+            self.verified.remove(&digest);
+        }
+    }
+}
+
 impl Workspace {
-    pub fn open(packages: &Path, suffix: &str, blobs: &Path) -> io::Result<Workspace> {
+    /// `max_bytes`: of downloaded packages that no attempt uses, together with the used ones.
+    pub fn open(packages: &Path, suffix: &str, blobs: &Path, max_bytes: u64) -> io::Result<Workspace> {
         fs::create_dir_all(packages.join(ALL))?;
         fs::create_dir_all(blobs)?;
-        Ok(Workspace {
-            packages: packages.to_owned(),
-            suffix: suffix.to_owned(),
-            blobs: blobs.to_owned(),
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        })
+        let cache = PackageCache::open(blobs, &packages.join(ALL), max_bytes)?;
+        let (used, downloading, verified) = Default::default();
+        let state = Mutex::new(State { cache, used, downloading, verified });
+        Ok(Workspace { packages: packages.to_owned(), suffix: suffix.to_owned(), state, changed: Condvar::new() })
+    }
+
+    /// Disk space for packages and attempts, in KiB: what is free, and what unused packages have. Removes these if little is
+    /// free.
+    pub fn free_kib(&self) -> u64 {
+        let mut state = self.lock();
+        state.make_room(&self.packages, RESERVE);
+        let removable = state.cache.removable(|digest| state.used.values().any(|(used, _)| used == digest));
+        free_kib(&self.packages).unwrap_or(0).saturating_add(removable >> 10)
     }
 
     /// Provides the packages of a lease, until `release`.
@@ -76,9 +99,12 @@ impl Workspace {
     fn provide_package(&self, session: &ClientSession, package: &PackageBlob) -> Result<(), TransportError> {
         self.use_version(package);
         let provided = self.download(session, package).and_then(|blob| {
-            let to = self.packages.join(ALL).join(format!("{}{}", package.name, self.suffix));
-            let _one_at_a_time = self.lock();
-            link(&blob, &to).map_err(|error| TransportError::Failed(format!("{}: {error}", to.display())))
+            let name = format!("{}{}", package.name, self.suffix);
+            let to = self.packages.join(ALL).join(&name);
+            let mut state = self.lock();
+            link(&blob, &to).map_err(|error| TransportError::Failed(format!("{}: {error}", to.display())))?;
+            state.cache.linked(package.digest, name);
+            Ok(())
         });
         if provided.is_err() {
             self.release(std::slice::from_ref(package));
@@ -102,14 +128,16 @@ impl Workspace {
     /// Downloads a package, unless it is there or another thread does. Returns its path. The name of a file that an earlier
     /// process left proves nothing: its content is verified once.
     fn download(&self, session: &ClientSession, package: &PackageBlob) -> Result<PathBuf, TransportError> {
-        let blob = self.blobs.join(package.digest.to_string());
         let mut state = self.lock();
+        let blob = state.cache.path(&package.digest);
         while state.downloading.contains(&package.digest) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.cache.use_package(package);
         if state.verified.contains(&package.digest) {
             return Ok(blob);
         }
+        state.make_room(&self.packages, RESERVE.saturating_add(package.size));
         state.downloading.insert(package.digest);
         drop(state);
         let obtained = obtain(session, package, &blob);
@@ -132,7 +160,7 @@ fn obtain(session: &ClientSession, package: &PackageBlob, blob: &Path) -> Result
     if BlobInfo::of_file(blob).is_ok_and(|it| it.digest.0 == package.digest.0) {
         return Ok(());
     }
-    let part = blob.with_extension("part");
+    let part = blob.with_extension(PART);
     repeat(session, || session.transport().download(package.digest, &part))?;
     fs::rename(&part, blob).map_err(|error| TransportError::Failed(format!("{}: {error}", blob.display())))
 }
@@ -240,7 +268,7 @@ mod tests {
         let blob = format!("blobs/{}", lease.packages[0].digest);
         let provide = || {
             let transport = Arc::new(OneBlob::default());
-            let workspace = Workspace::open(&place.at("packages"), ".tgz", &place.at("blobs")).unwrap();
+            let workspace = Workspace::open(&place.at("packages"), ".tgz", &place.at("blobs"), u64::MAX).unwrap();
             let session = session(Arc::clone(&transport));
             for _ in 0..2 {
                 workspace.provide(&session, &lease).unwrap();
@@ -254,5 +282,25 @@ mod tests {
         fs::remove_file(place.at(&blob)).unwrap();
         place.write(&blob, "the pickage");
         assert_eq!(provide(), 1, "it has the size and the name, but not the content");
+    }
+
+    #[test]
+    fn packages_of_running_attempts_are_kept_beyond_the_quota() {
+        let (place, lease) = (Scratch::new("client-workspace-quota"), lease());
+        let transport = Arc::new(OneBlob::default());
+        let workspace = Workspace::open(&place.at("packages"), ".tgz", &place.at("blobs"), 0).unwrap();
+        let session = session(Arc::clone(&transport));
+        let is_there = || place.at("packages/All/a-1.tgz").exists();
+        for downloads in [1, 2] {
+            workspace.provide(&session, &lease).unwrap();
+            workspace.provide(&session, &lease).unwrap();
+            workspace.release(&lease.packages);
+            assert!(workspace.free_kib() > 0 && is_there(), "an attempt uses it");
+            workspace.release(&lease.packages);
+            workspace.free_kib();
+            assert!(!is_there());
+            assert_eq!(transport.downloads.load(Ordering::Relaxed), downloads);
+        }
+        assert_eq!(fs::read_dir(place.at("blobs")).unwrap().count(), 0);
     }
 }

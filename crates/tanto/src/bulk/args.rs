@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueHint};
 use tanto_bulk::config::Config;
 use tanto_bulk::config::file::read_config;
 use tanto_bulk::error::BulkError;
+use tanto_exec::text::number;
 use tanto_protocol::{Role, is_client_name};
 
 use crate::simulate::{SlotCounts, parse_slots};
@@ -136,6 +137,10 @@ fn lifetime(value: &str) -> Result<Duration, &'static str> {
     let number: u64 = number.parse().map_err(|_| WRONG)?;
     let seconds = number.checked_mul(seconds).filter(|&seconds| seconds > 0 && seconds <= MAX_LIFETIME);
     seconds.map(Duration::from_secs).ok_or(WRONG)
+}
+
+fn size_kib(value: &str) -> Result<u64, &'static str> {
+    number::size_kib(value.as_bytes()).ok_or("expected a size such as 512M or 20G")
 }
 
 /// A hundred years, in seconds.
@@ -397,6 +402,9 @@ pub struct ClientArgs {
     /// Directory for the client's files [default: tanto/client-NAME below ~/.local/state or, for root, /var/lib]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
+    /// Downloaded packages to keep, such as 20G; those not used for the longest time are removed
+    #[arg(long, value_name = "SIZE", default_value = "20G", value_parser = size_kib)]
+    pub cache_size: u64,
     /// Label of this machine, such as big
     #[arg(long = "label", value_name = "LABEL", value_parser = client_name)]
     pub labels: Vec<String>,

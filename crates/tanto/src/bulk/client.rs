@@ -75,8 +75,10 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
     let runner = runner_options(&config, &settings);
     let transport: Arc<dyn Transport> = Arc::new(transport);
     let tree = provided.description.tree;
-    let max_idle = args.max_idle;
-    BuildClient { settings: &settings, runner, transport, hello, tree, dir, max_idle, free_memory }.run(&mut shown()?)
+    let (max_idle, cache_bytes) = (args.max_idle, args.cache_size.saturating_mul(1_024));
+    let client =
+        BuildClient { settings: &settings, runner, transport, hello, tree, dir, cache_bytes, max_idle, free_memory };
+    client.run(&mut shown()?)
 }
 
 /// The default is `tanto/client-NAME` below the user's directory of states.
