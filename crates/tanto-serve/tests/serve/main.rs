@@ -9,6 +9,7 @@ mod metrics;
 mod packs;
 mod provision;
 mod relay;
+mod routes;
 mod site;
 mod tls;
 mod tokens;

@@ -58,42 +58,6 @@ fn wrong_and_expired_secrets_are_refused() {
 }
 
 #[test]
-fn each_route_needs_its_role() {
-    let site = Site::plain(Limits { failures: 1e6, ..Limits::default() });
-    let relayed: &[Role] = &[Role::Build, Role::Check, Role::Scan, Role::Admin];
-    let blobs: &[Role] = &[Role::Build, Role::Check, Role::Scan, Role::Tree, Role::Admin];
-    let blob = format!("cas/{}", "0".repeat(64));
-    let routes: [(&str, &str, &[Role]); 13] = [
-        ("POST", "describe", relayed),
-        ("POST", "hello", relayed),
-        ("POST", "work", relayed),
-        ("POST", "heartbeat", relayed),
-        ("POST", "result", relayed),
-        ("POST", "bye", relayed),
-        ("GET", "metrics", &[Role::Watch, Role::Admin]),
-        ("POST", "missing", blobs),
-        ("POST", "pack", blobs),
-        ("GET", &blob, blobs),
-        ("HEAD", &blob, blobs),
-        ("PUT", &blob, blobs),
-        ("PATCH", &blob, blobs),
-    ];
-    for role in Role::ALL {
-        let (_, token) = site.token(role.name(), &[role]);
-        for (method, route, roles) in routes {
-            let path = format!("/v1/main/{route}");
-            let (status, answer) = site.request(method, &path, &token, b"-");
-            assert_eq!(status == 403, !roles.contains(&role), "{route} as {}: {answer}", role.name());
-            assert_eq!(site.request(method, &format!("/v1/other/{route}"), &token, b"-").0, 401);
-        }
-    }
-    let (_, token) = site.token("none", &[]);
-    let (status, answer) = site.request("POST", "/v1/main/work", &token, b"{}");
-    assert_eq!(status, 403);
-    assert!(answer.contains("this needs the role build or check or scan; the token of 'none' has: "), "{answer}");
-}
-
-#[test]
 fn a_revoked_token_fails_at_once_and_in_a_long_poll() {
     let site = Site::new(Limits::default());
     let (dir, client) = (site.dir.at("serve"), site.client("alpha"));
