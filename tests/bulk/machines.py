@@ -74,35 +74,12 @@ def lost_clients_lose_nothing(tanto, directory):
     print("ok lost clients: a build ends although a client is killed, one ends and one is expelled")
 
 
-def clients_of_an_earlier_run_end(tanto, directory):
-    """A client that has the settings of an earlier run builds nothing with them, and says why it ends."""
-    gate = directory / "go"
-    hook = f"while ! test -e {gate}; do sleep 0.1; done"
-    with Farm(tanto, directory, ("base",), f'build_clients = 1\nsync_package = "{hook}"\n') as farm:
-        farm.serve()
-        farm.token("builder")
-        client = farm.client("builder", "--slots", "1")
-        build = farm.build()
-        until(lambda: "builder: joined" in farm.log("builder.log"), "the client joins")
-        gate.touch()
-        farm.wait(build, 0, "build.log")
-        gate.unlink()
-        config = directory / "bulk.toml"
-        config.write_text("make_jobs = 3\n" + config.read_text())
-        again = farm.start("again.log", "build", "--resolved", "presolve", "--again")
-        until(lambda: client.poll() is not None, "the client ends")
-        assert "the client's environment differs: settings is" in farm.log("builder.log"), farm.log("builder.log")
-        gate.touch()
-        farm.wait(again, 0, "again.log")
-    print("ok settings: a client of an earlier run does not build with other settings")
-
-
 def main():
     tanto = Path(sys.argv[1]).resolve()
     if not can_create_sandboxes(None):
         print("machines: skipped: this machine permits no sandboxes")
         return
-    for test in (same_outcomes_as_on_one_machine, failures_are_those_of_one_machine, lost_clients_lose_nothing, clients_of_an_earlier_run_end):
+    for test in (same_outcomes_as_on_one_machine, failures_are_those_of_one_machine, lost_clients_lose_nothing):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

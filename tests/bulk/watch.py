@@ -94,8 +94,8 @@ def the_packages_of_a_lost_client_restart(tanto, directory):
         farm.token("other")
         # Its tree has the file for which the package waits.
         farm.client("other", "--slots", "1", "--label", "big")
-        until(lambda: (directory / "other/tree/base/zero").exists(), "it has the tree")
-        (directory / "other/tree/base/zero/go").touch()
+        [zero] = until(lambda: list(directory.glob("other/trees/*/tree/base/zero")), "it has the tree")
+        (zero / "go").touch()
         farm.wait(build, 0, "build.log")
         assert farm.clients_of()["zero-0"] == "other", farm.clients_of()
     print("ok lost: the packages of a lost client restart after the configured time")

@@ -8,6 +8,7 @@ mod package_cache;
 mod session;
 mod slots;
 pub mod transport;
+pub mod trees;
 mod uploads;
 mod workspace;
 
@@ -25,14 +26,14 @@ use tanto_exec::event::View;
 use tanto_exec::run::{self, BuildOutcome};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::{ResourceSample, Schedule};
-use tanto_protocol::{Digest, Hello};
+use tanto_protocol::{Hello, RefusalCode};
 
 use self::frontend::{ClientFrontend, ClientState};
 use self::session::ClientSession;
 use self::slots::{Asker, Demand, Incoming, Slot, ToLoop};
-use self::transport::Transport;
+use self::transport::{Transport, TransportError};
 use self::uploads::{HeldResult, Uploads};
-use self::workspace::Workspace;
+pub use self::workspace::Workspace;
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::runner::AttemptRunner;
 use crate::error::{BulkError, cause};
@@ -43,16 +44,21 @@ pub struct BuildClient<'a> {
     pub runner: RunnerOptions,
     pub transport: Arc<dyn Transport>,
     pub hello: Hello,
-    /// The manifest of the client's package tree.
-    pub tree: Option<Digest>,
+    pub workspace: Arc<Workspace>,
     /// Contains the client's files.
     pub dir: PathBuf,
-    /// Most bytes of downloaded packages that are kept.
-    pub cache_bytes: u64,
     /// The client leaves after this time without a package.
     pub max_idle: Option<Duration>,
     /// Returns free memory in KiB.
     pub free_memory: fn() -> u64,
+}
+
+/// How a client ended.
+#[derive(Debug)]
+pub enum ClientEnd {
+    Ended(BuildOutcome),
+    /// The coordinator has another environment, described by this text.
+    Outdated(String),
 }
 
 /// Threads that ask for work.
@@ -63,14 +69,11 @@ const UPLOADS: usize = 4;
 const MESSAGES: usize = 4;
 
 impl BuildClient<'_> {
-    /// Builds packages until the coordinator drains or refuses the client, or a signal interrupts it. The process has one
-    /// thread, and is in its mount namespace.
-    pub fn run(self, view: &mut dyn View) -> Result<BuildOutcome, BulkError> {
-        let BuildClient { settings, runner, transport, hello, tree, dir, cache_bytes, max_idle, free_memory } = self;
+    /// Builds packages until the coordinator drains or refuses the client, or a signal interrupts it. The process is in its
+    /// mount namespace.
+    pub fn run(self, view: &mut dyn View) -> Result<ClientEnd, BulkError> {
+        let BuildClient { settings, runner, transport, hello, workspace, dir, max_idle, free_memory } = self;
         let failed = |error| BulkError::io("opening ", &dir)(error);
-        let packages = Path::new(&settings.packages);
-        let workspace = Workspace::open(packages, &settings.suffix, &dir.join("blobs"), cache_bytes);
-        let workspace = Arc::new(workspace.map_err(failed)?);
         let held = held::results(Path::new(&settings.logs), SystemTime::now(), held::QUOTA);
         let slots = hello.slots;
         let leases: Vec<_> = held.iter().map(|it| it.lease).collect();
@@ -78,26 +81,30 @@ impl BuildClient<'_> {
         let files = Arc::clone(&workspace);
         let free = Box::new(move || (free_memory(), files.free_kib()));
         let session = Arc::new(ClientSession::new(transport, hello, leases, free));
-        session.join().map_err(|error| BulkError::Invalid(error.to_string()))?;
+        match session.join() {
+            Err(TransportError::Refused(refusal)) if refusal.code == RefusalCode::Environment => {
+                return Ok(ClientEnd::Outdated(refusal.message));
+            }
+            joined => joined.map_err(|error| BulkError::Invalid(error.to_string()))?,
+        }
         let (woken, wake) = wake_pair().map_err(failed)?;
         let wake_fd = Some(OwnedFd::from(woken.try_clone().map_err(failed)?));
         let mut process_runner =
             ProcessRunner::new(RunnerOptions { wake_fd, ..runner }).map_err(|error| cause(&error))?;
-        let Threads { incoming, results, finished } =
-            Threads::start(&session, &workspace, slots, (tree, Path::new(&settings.logs)), wake)?;
+        let Threads { incoming, results, finished } = Threads::start(&session, &workspace, slots, settings, wake)?;
+        let first_attempt = held.iter().filter_map(HeldResult::attempt).max().unwrap_or(0).max(seconds_since_1970());
         held.into_iter().for_each(|it| drop(results.send(it)));
         let clock = RealClock::start();
         let mut frontend = ClientFrontend {
             settings,
             session: Arc::clone(&session),
-            workspace,
             incoming,
             woken,
             slots: finished,
             results,
             attempts: BTreeMap::new(),
             jobs: 0,
-            first_attempt: seconds_since_1970(),
+            first_attempt,
             state: ClientState::Working,
             max_idle,
             idle_since: Instant::now(),
@@ -117,8 +124,10 @@ impl BuildClient<'_> {
         let outcome = run.run();
         session.stop();
         match frontend.state {
+            _ if outcome == BuildOutcome::Interrupted => Ok(ClientEnd::Ended(outcome)),
             ClientState::Refused(why) => Err(BulkError::Invalid(why)),
-            ClientState::Working | ClientState::Draining | ClientState::Idle => Ok(outcome),
+            ClientState::Outdated(why) => Ok(ClientEnd::Outdated(why)),
+            ClientState::Working | ClientState::Draining | ClientState::Idle => Ok(ClientEnd::Ended(outcome)),
         }
     }
 }
@@ -136,7 +145,7 @@ impl Threads {
         session: &Arc<ClientSession>,
         workspace: &Arc<Workspace>,
         slots: u32,
-        (tree, logs): (Option<Digest>, &Path),
+        settings: &BuildSettings,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Threads, BulkError> {
         let (messages, incoming) = sync_channel(slots as usize * MESSAGES);
@@ -167,8 +176,8 @@ impl Threads {
                 leases: Arc::clone(&leases),
                 to_loop: to_loop.clone(),
                 results: results.clone(),
-                logs: logs.to_owned(),
-                tree,
+                logs: PathBuf::from(&settings.logs),
+                suffix: settings.suffix.clone(),
                 finished: ended,
             };
             slot.start()?;

@@ -1,5 +1,7 @@
 //! Describes a machine as far as packages depend on it, so that a coordinator can refuse clients that differ.
 
+mod compare;
+
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -8,6 +10,7 @@ use tanto_cas::Digest;
 use tanto_protocol::{BuildDescription, Environment};
 use tanto_sys::machine::system::SystemName;
 
+pub use self::compare::{compare, differing};
 use crate::config::Config;
 
 /// The operating system.

@@ -172,6 +172,15 @@ impl Manifest {
         self.entries.iter().filter(|entry| entry.mode != TreeMode::EmptyDir).map(TreeEntry::blob)
     }
 
+    /// The entries that another manifest has too.
+    pub fn in_common<'a>(&'a self, other: &'a Manifest) -> impl Iterator<Item = &'a TreeEntry> {
+        let mut others = other.entries.iter().peekable();
+        self.entries.iter().filter(move |entry| {
+            while others.next_if(|it| path_order(&it.path, &entry.path) == Ordering::Less).is_some() {}
+            others.peek() == Some(entry)
+        })
+    }
+
     /// The text: the blob that represents the tree.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.entries.len() * 112);

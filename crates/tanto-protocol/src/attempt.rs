@@ -63,6 +63,8 @@ pub enum AttemptOutcome {
     NeedsRoot { why: String },
     /// It failed through no fault of the package.
     MachineFailed { why: String },
+    /// It did not begin: the server no longer has the package tree of its lease.
+    TreeChanged { why: String },
     /// It was killed, perhaps because memory ran out. Never if the attempt was the last permitted one: then it failed.
     OutOfMemory { why: String },
     /// It wrote more than `scratch_memory`.
@@ -77,6 +79,7 @@ impl AttemptOutcome {
             AttemptOutcome::Failed { why }
             | AttemptOutcome::NeedsRoot { why }
             | AttemptOutcome::MachineFailed { why }
+            | AttemptOutcome::TreeChanged { why }
             | AttemptOutcome::OutOfMemory { why }
             | AttemptOutcome::ExceededTmpfs { why } => why,
         }

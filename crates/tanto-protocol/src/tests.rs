@@ -38,12 +38,13 @@ fn spec(random: &mut Random) -> AttemptSpec {
 
 fn result(random: &mut Random) -> AttemptResult {
     let why = text(random);
-    let outcome = match random.below(6) {
+    let outcome = match random.below(7) {
         0 => AttemptOutcome::Built,
         1 => AttemptOutcome::Failed { why },
         2 => AttemptOutcome::NeedsRoot { why },
         3 => AttemptOutcome::MachineFailed { why },
         4 => AttemptOutcome::OutOfMemory { why },
+        5 => AttemptOutcome::TreeChanged { why },
         _ => AttemptOutcome::ExceededTmpfs { why },
     };
     let made = if outcome == AttemptOutcome::Built { 1 + random.below(3) } else { 0 };

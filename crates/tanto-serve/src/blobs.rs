@@ -298,7 +298,7 @@ impl BlobReader {
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         match &mut self.content {
             Content::File(file) => seek(file, bytes),
-            Content::Target(target) => target.seek(SeekFrom::Start(bytes)).map(drop),
+            Content::Memory(content) => content.seek(SeekFrom::Start(bytes)).map(drop),
         }
     }
 }

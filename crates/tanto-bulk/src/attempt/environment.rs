@@ -53,6 +53,13 @@ impl Environment {
         Ok(Some(Rc::new(Environment { config: config.clone(), hidden, as_user, sandbox: OnceCell::new() })))
     }
 
+    /// Returns the environment of another configuration with the same state and kind of sandbox. That of this one must not be
+    /// used afterwards.
+    pub fn renewed(&self, config: &Config) -> Rc<Environment> {
+        let (config, hidden) = (config.clone(), self.hidden.clone());
+        Rc::new(Environment { config, hidden, as_user: self.as_user, sandbox: OnceCell::new() })
+    }
+
     /// Returns the data that all sandboxes share.
     pub fn sandbox(&self) -> Result<&Sandbox, String> {
         if let Some(sandbox) = self.sandbox.get() {

@@ -13,6 +13,7 @@ use tanto_sys::fs::page_cache;
 use super::build_settings::BuildSettings;
 use super::directory::AttemptDir;
 use super::failure;
+use super::runner::AttemptPlace;
 use super::stages::StageCommands;
 use crate::config::Stage;
 
@@ -65,15 +66,16 @@ impl<'a> Attempt<'a> {
     pub fn begin(
         settings: &'a BuildSettings,
         spec: Rc<AttemptSpec>,
-        client: usize,
+        place: &AttemptPlace,
         now_ms: i64,
     ) -> (Attempt<'a>, Command) {
+        let client = place.client;
         let stage = Stage::after(None, &spec, settings).expect("each package has stages");
         let dir = AttemptDir::of(settings, &spec);
         dir.clear();
         if let Some(sandbox) = &settings.sandbox {
             // Without its plan, the first command cannot enter the sandbox and reports that.
-            let _ = sandbox.begin(client, dir.path(), spec.scratch_memory);
+            let _ = sandbox.begin(client, dir.path(), spec.scratch_memory, place.tree.as_deref());
         }
         let disk_kib = spec.expected_disk_kib;
         let attempt = Attempt {
@@ -193,7 +195,7 @@ impl<'a> Attempt<'a> {
     /// Returns whether the package is tried again, so that nothing of this attempt is of interest.
     fn is_retried(&self) -> bool {
         self.failure.as_ref().is_some_and(|failure| match failure.outcome {
-            AttemptOutcome::MachineFailed { .. } => !self.spec.is_last,
+            AttemptOutcome::MachineFailed { .. } | AttemptOutcome::TreeChanged { .. } => !self.spec.is_last,
             AttemptOutcome::OutOfMemory { .. } | AttemptOutcome::ExceededTmpfs { .. } => true,
             AttemptOutcome::Built | AttemptOutcome::Failed { .. } | AttemptOutcome::NeedsRoot { .. } => false,
         })

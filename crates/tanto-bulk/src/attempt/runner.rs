@@ -5,6 +5,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,10 +23,18 @@ use crate::config::Stage;
 /// A step of a package's job.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// An attempt in the client of this number.
-    Attempt(Rc<AttemptSpec>, usize),
+    Attempt(Rc<AttemptSpec>, AttemptPlace),
     /// A command of the coordinator.
     Command(Command),
+}
+
+/// Where an attempt runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttemptPlace {
+    /// The number of the client.
+    pub client: usize,
+    /// The package tree that it sees in its sandbox; `None`: that of the settings.
+    pub tree: Option<Rc<Path>>,
 }
 
 /// Progress of an attempt.
@@ -127,8 +136,8 @@ impl Runner<Task, AttemptEvent> for AttemptRunner<'_> {
                 self.runner.start(job, command, expected)?;
                 None
             }
-            Task::Attempt(spec, client) => {
-                let (attempt, command) = Attempt::begin(self.settings, Rc::clone(spec), *client, self.clock.now_ms());
+            Task::Attempt(spec, place) => {
+                let (attempt, command) = Attempt::begin(self.settings, Rc::clone(spec), place, self.clock.now_ms());
                 self.runner.start(job, &command, expected)?;
                 let (stage, at_ms) = attempt.stage();
                 self.ready.push_back(Wakeup::Progress(job, AttemptEvent::Stage { stage, at_ms, ended: None }));

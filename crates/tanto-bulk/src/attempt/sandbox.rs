@@ -11,7 +11,7 @@ use std::process::Command;
 
 use tanto_exec::sandbox::{Mount, MountKind, Plan, SandboxDir, WarmSandbox};
 use tanto_sys::error;
-use tanto_sys::fs::dir_tree;
+use tanto_sys::fs::{dir_tree, mounts};
 
 use self::masks::Masks;
 use self::template::MountPolicy;
@@ -28,6 +28,8 @@ pub struct Sandbox {
     program: String,
     kind: SandboxKind,
     as_user: bool,
+    /// The package tree, as packages see it.
+    pkgsrc: PathBuf,
     /// Mounts of all packages.
     base: Vec<Mount>,
     /// Read-only mounts of all scans.
@@ -107,6 +109,7 @@ impl Sandbox {
             program: program.to_owned(),
             kind: *kind,
             as_user: *as_user,
+            pkgsrc: PathBuf::from(&config.pkgsrc),
             base: with_read_only(base),
             scan_base: with_read_only(scan_base),
             kit: kit.clone(),
@@ -138,7 +141,7 @@ impl Sandbox {
     /// Runs a line in a new sandbox, before packages are built. Returns its output.
     pub fn output_of(&self, line: &str) -> Result<String, String> {
         let client = 0;
-        self.begin(client, &Path::new(&self.logs).join(NOTHING), None).map_err(failed)?;
+        self.begin(client, &Path::new(&self.logs).join(NOTHING), None, None).map_err(failed)?;
         let entered = output(shell(&self.inside(client, line, StageAccess { first: true, ..StageAccess::default() })));
         let left = output(shell(&self.leave(client)));
         left.and(entered)
@@ -154,9 +157,14 @@ impl Sandbox {
     }
 
     /// Returns the mounts of a package, without its dependencies. It sees its client's output directory at `attempt_dir`.
-    /// `memory`: bytes of scratch memory; `None`: changes are on the disk.
-    pub fn plan(&self, client: usize, attempt_dir: &Path, memory: Option<u64>) -> Plan {
+    /// `memory`: bytes of scratch memory; `None`: changes are on the disk. `tree`: another package tree than that of the
+    /// configuration.
+    pub fn plan(&self, client: usize, attempt_dir: &Path, memory: Option<u64>, tree: Option<&Path>) -> Plan {
         let mut mounts = self.base.clone();
+        if let Some(tree) = tree {
+            let shown = mounts.iter_mut().filter(|it| it.at == self.pkgsrc);
+            shown.for_each(|mount| mount.kind = MountKind::ReadOnly(tree.to_owned()));
+        }
         for (at, kit) in &self.kit {
             let kind = match self.kind {
                 // Layers of dependencies are above.
@@ -203,7 +211,7 @@ impl Sandbox {
     }
 
     /// Writes the plan of a package, for its first command.
-    pub fn begin(&self, client: usize, attempt_dir: &Path, memory: Option<u64>) -> io::Result<()> {
+    pub fn begin(&self, client: usize, attempt_dir: &Path, memory: Option<u64>, tree: Option<&Path>) -> io::Result<()> {
         let out = self.out(client);
         dir_tree::remove(&out)?;
         fs::create_dir_all(&out)?;
@@ -213,7 +221,7 @@ impl Sandbox {
         let work_log = out.join(WORK_LOG);
         fs::File::create(&work_log)?;
         allow(&work_log, 0o666)?;
-        self.place(client).prepare(&self.plan(client, attempt_dir, memory))
+        self.place(client).prepare(&self.plan(client, attempt_dir, memory, tree))
     }
 
     /// Moves regular files that a package left to a directory, except the one with this name. Ignores links, which a
@@ -286,11 +294,15 @@ impl Shared {
     /// Creates it, replacing that of an earlier build.
     fn make(config: &Config, kind: SandboxKind, as_user: bool) -> Result<Shared, String> {
         let dir = Path::new(&config.state).join("clients");
+        if kind == SandboxKind::Tmpfs {
+            // It is mounted if this process has made it.
+            let _ = mounts::unmount(&dir.join(TEMPLATE));
+        }
         dir_tree::remove(&dir).map_err(failed)?;
         fs::create_dir_all(dir.join(NOTHING)).map_err(failed)?;
         template::make_var(Path::new(&config.sandbox_root), &dir.join("var")).map_err(failed)?;
         let template = match kind {
-            SandboxKind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join("template"))?,
+            SandboxKind::Tmpfs => copy_template(Path::new(&config.sandbox_root), &dir.join(TEMPLATE))?,
             SandboxKind::Bind | SandboxKind::Overlay => PathBuf::from(&config.sandbox_root),
         };
         let masks = Masks::make(&template, &dir.join("masks"), kind == SandboxKind::Overlay).map_err(failed)?;
@@ -311,6 +323,8 @@ fn failed(error: io::Error) -> String {
 const WORK_LOG: &str = "work.log";
 /// An empty directory.
 const NOTHING: &str = "nothing";
+/// A copy of the template in memory.
+const TEMPLATE: &str = "template";
 /// The directory of make wrappers, in the state directory.
 const MAKE_WRAPPERS: &str = "makes";
 
@@ -379,7 +393,7 @@ fn copy_template(template: &Path, to: &Path) -> Result<PathBuf, String> {
         return Err("sandbox = \"tmpfs\" copies its template into memory: name a small one with sandbox_root".into());
     }
     fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
-    tanto_sys::fs::mounts::mount_virtual(tanto_sys::fs::mounts::VirtualFs::Tmpfs, to, "mode=755").map_err(failed)?;
+    mounts::mount_virtual(mounts::VirtualFs::Tmpfs, to, "mode=755").map_err(failed)?;
     dir_tree::copy(template, to).map_err(failed)?;
     Ok(to.to_owned())
 }

@@ -22,16 +22,15 @@ use super::output::{self, MAX_OUTPUT};
 use super::session::ClientSession;
 use super::slots::Incoming;
 use super::uploads::HeldResult;
-use super::workspace::Workspace;
+use super::workspace::LeaseFiles;
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::directory::AttemptDir;
-use crate::attempt::runner::{AttemptEvent, Task};
+use crate::attempt::runner::{AttemptEvent, AttemptPlace, Task};
 
 /// See the module.
 pub struct ClientFrontend<'a> {
     pub settings: &'a BuildSettings,
     pub session: Arc<ClientSession>,
-    pub workspace: Arc<Workspace>,
     pub incoming: Receiver<Incoming>,
     /// Readable when there may be a message.
     pub woken: UnixStream,
@@ -55,6 +54,7 @@ pub struct ClientFrontend<'a> {
 pub struct ActiveLease {
     pub slot: usize,
     pub lease: Box<Lease>,
+    pub files: LeaseFiles,
     pub result: Option<Box<AttemptResult>>,
     /// Its result would be refused.
     pub is_superseded: bool,
@@ -68,6 +68,9 @@ pub enum ClientState {
     Draining,
     /// It had no package for long. It leaves at once, and keeps results that were not accepted.
     Idle,
+    /// The coordinator has another environment, described by this text. It ends with its last attempt, all of which are
+    /// superseded.
+    Outdated(String),
     /// The coordinator refuses it, for this reason.
     Refused(String),
 }
@@ -86,22 +89,38 @@ impl ClientFrontend<'_> {
         view: &mut dyn View,
     ) {
         match message {
-            Incoming::Lease(slot, lease) => {
-                let job = self.add(slot, lease, schedule);
+            Incoming::Lease(slot, lease, _) if matches!(self.state, ClientState::Outdated(_)) => {
+                self.session.settled(lease.lease);
+                let _ = self.slots[slot].try_send(());
+            }
+            Incoming::Lease(slot, lease, files) => {
+                let job = self.add(slot, lease, files, schedule);
                 view.event(Event::Planned { job, expected_ms: None });
             }
             Incoming::Instructions(answer) => self.follow_instructions(answer, runner),
+            Incoming::Outdated(why) => {
+                self.state = ClientState::Outdated(why);
+                self.supersede_all(runner);
+            }
             Incoming::Refused(why) => self.state = ClientState::Refused(why),
         }
     }
 
-    fn add(&mut self, slot: usize, mut lease: Box<Lease>, schedule: &mut Schedule) -> JobId {
+    /// Ends all attempts. Their leases are those of another run.
+    fn supersede_all(&mut self, runner: &mut dyn Runner<Task, AttemptEvent>) {
+        for (&job, attempt) in &mut self.attempts {
+            attempt.is_superseded = true;
+            runner.terminate(job, TerminationReason::Requested);
+        }
+    }
+
+    fn add(&mut self, slot: usize, mut lease: Box<Lease>, files: LeaseFiles, schedule: &mut Schedule) -> JobId {
         self.jobs += 1;
         // Attempts of several runs of the coordinator may have the same number, but not the same directory.
         lease.spec.attempt = self.first_attempt.saturating_add(self.jobs);
         let order = self.jobs;
         let job = schedule.add(JobSpec { pool: PoolId::UNLIMITED, order, kind: Kind::Command, wanted: true });
-        self.attempts.insert(job, ActiveLease { slot, lease, result: None, is_superseded: false });
+        self.attempts.insert(job, ActiveLease { slot, lease, files, result: None, is_superseded: false });
         schedule.enqueue_if_ready(job);
         job
     }
@@ -160,8 +179,8 @@ impl ClientFrontend<'_> {
 
     /// Hands the result to the uploads and the slot to its thread.
     fn finish(&mut self, attempt: ActiveLease, view: &mut dyn View) {
-        let ActiveLease { slot, lease, result, is_superseded } = attempt;
-        self.workspace.release(&lease.packages);
+        let ActiveLease { slot, lease, files, result, is_superseded } = attempt;
+        drop(files);
         let unreported: Vec<StageResult> = self.session.end(lease.lease);
         let dir = AttemptDir::of(self.settings, &lease.spec);
         let why = "it could not be started".to_owned();
@@ -187,11 +206,12 @@ impl ClientFrontend<'_> {
 
 impl Frontend<Task, AttemptEvent> for ClientFrontend<'_> {
     fn start(&mut self, job: JobId) -> Result<Start<Task>, Fatal> {
-        let ActiveLease { slot, lease, .. } = &self.attempts[&job];
+        let ActiveLease { slot, lease, files, .. } = &self.attempts[&job];
         let name = lease.spec.name.clone().into_bytes();
         let command = lease.spec.location.clone().into_bytes();
         let info = JobInfo { command, description: name.clone(), outputs: vec![name], ..JobInfo::default() };
-        Ok(Start::Run(Task::Attempt(Rc::new(lease.spec.clone()), *slot), info))
+        let place = AttemptPlace { client: *slot, tree: Some(files.tree().into()) };
+        Ok(Start::Run(Task::Attempt(Rc::new(lease.spec.clone()), place), info))
     }
 
     fn on_progress(&mut self, job: JobId, event: AttemptEvent, view: &mut dyn View) {
@@ -232,7 +252,7 @@ impl Frontend<Task, AttemptEvent> for ClientFrontend<'_> {
             ClientState::Working => true,
             ClientState::Draining => !self.attempts.is_empty() || self.session.holds_results(),
             ClientState::Idle => false,
-            ClientState::Refused(_) => !self.attempts.is_empty(),
+            ClientState::Outdated(_) | ClientState::Refused(_) => !self.attempts.is_empty(),
         }
     }
 

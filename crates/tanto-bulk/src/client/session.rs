@@ -307,6 +307,8 @@ mod tests {
 
     use tanto_protocol::{Digest, InstanceId};
 
+    use crate::client::trees::NewTree;
+
     /// Answers hello, and keeps the last heartbeat.
     #[derive(Default)]
     struct Server {
@@ -335,6 +337,10 @@ mod tests {
         }
 
         fn download(&self, _: Digest, _: &Path) -> Result<(), TransportError> {
+            Ok(())
+        }
+
+        fn fetch_tree(&self, _: &NewTree) -> Result<(), TransportError> {
             Ok(())
         }
 

@@ -8,23 +8,36 @@ use std::thread;
 use std::time::Duration;
 
 use tanto_protocol::{
-    AttemptOutcome, AttemptResult, Backoff, ClientAnswer, ClientRequest, Digest, HeartbeatAnswer, Lease, LeaseAction,
+    AttemptOutcome, AttemptResult, Backoff, ClientAnswer, ClientRequest, HeartbeatAnswer, Lease, LeaseAction,
     RefusalCode, WorkRequest,
 };
 
 use super::session::{ClientSession, next_delay, unexpected};
 use super::transport::TransportError;
 use super::uploads::{HeldResult, Uploads};
-use super::workspace::Workspace;
+use super::workspace::{LeaseFiles, ProvideError, Workspace};
 use crate::error::BulkError;
 
 /// From a thread to the loop.
 pub enum Incoming {
     /// A slot got a lease, whose files are there.
-    Lease(usize, Box<Lease>),
+    Lease(usize, Box<Lease>, LeaseFiles),
     Instructions(HeartbeatAnswer),
+    /// The coordinator has another environment.
+    Outdated(String),
     /// The coordinator refuses the client.
     Refused(String),
+}
+
+impl Incoming {
+    fn refused(error: &TransportError) -> Incoming {
+        match error {
+            TransportError::Refused(refusal) if refusal.code == RefusalCode::Environment => {
+                Incoming::Outdated(refusal.message.clone())
+            }
+            error => Incoming::Refused(error.to_string()),
+        }
+    }
 }
 
 /// Sends a message to the loop and wakes it.
@@ -104,8 +117,6 @@ pub struct Asker {
     pub to_loop: ToLoop,
 }
 
-/// Why a client ends although there is work.
-const TREE_CHANGED: &str = "the package tree of the build has changed: start the client again to fetch it";
 /// How long the coordinator may wait with an answer.
 const LONGEST_WAIT_MS: u64 = 30_000;
 
@@ -128,7 +139,7 @@ impl Asker {
                     }
                 }
                 Err(error) => {
-                    self.to_loop.send(Incoming::Refused(error.to_string()));
+                    self.to_loop.send(Incoming::refused(&error));
                     return;
                 }
             }
@@ -168,8 +179,8 @@ pub struct Slot {
     pub results: Sender<HeldResult>,
     /// Contains the directories of attempts.
     pub logs: PathBuf,
-    /// The manifest of the client's package tree.
-    pub tree: Option<Digest>,
+    /// The suffix of binary packages.
+    pub suffix: String,
     /// The loop has finished the slot's attempt.
     pub finished: Receiver<()>,
 }
@@ -183,36 +194,38 @@ impl Slot {
         loop {
             let next = self.leases.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(lease) = next else { return };
-            if let Some(feature) = lease.features.first() {
-                let why = format!("it needs a client with the feature '{feature}'");
-                self.fail(&lease, why);
-                self.demand.release();
-                continue;
-            }
-            if lease.tree != self.tree {
-                self.session.settled(lease.lease);
-                self.to_loop.send(Incoming::Refused(TREE_CHANGED.into()));
-                return;
-            }
-            match self.workspace.provide(&self.session, &lease) {
-                Ok(()) => {
-                    if !self.to_loop.send(Incoming::Lease(self.number, Box::new(lease)))
-                        || self.finished.recv().is_err()
-                    {
+            match self.provide(&lease) {
+                Ok(files) => {
+                    let sent = self.to_loop.send(Incoming::Lease(self.number, Box::new(lease), files));
+                    if !sent || self.finished.recv().is_err() {
                         return;
                     }
                 }
-                Err(error) => self.fail(&lease, format!("its packages cannot be downloaded: {error}")),
+                Err(outcome) => self.fail(&lease, outcome),
             }
+            self.workspace.trees.remove_unused();
             self.demand.release();
         }
     }
-}
 
-impl Slot {
+    fn provide(&self, lease: &Lease) -> Result<LeaseFiles, AttemptOutcome> {
+        let failed = |why| AttemptOutcome::MachineFailed { why };
+        if let Some(feature) = lease.features.first() {
+            return Err(failed(format!("it needs a client with the feature '{feature}'")));
+        }
+        let tree = lease.tree.ok_or_else(|| failed("it names no package tree".to_owned()))?;
+        self.workspace.provide(&self.session, (tree, &lease.packages), &self.suffix).map_err(|error| match error {
+            ProvideError::Tree(error) if error.is_missing_blob() => {
+                AttemptOutcome::TreeChanged { why: error.to_string() }
+            }
+            ProvideError::Tree(error) => failed(format!("its package tree cannot be downloaded: {error}")),
+            ProvideError::Packages(error) => failed(format!("its packages cannot be downloaded: {error}")),
+        })
+    }
+
     /// Reports an attempt that cannot begin.
-    fn fail(&self, lease: &Lease, why: String) {
-        let result = AttemptResult::of(AttemptOutcome::MachineFailed { why });
+    fn fail(&self, lease: &Lease, outcome: AttemptOutcome) {
+        let result = AttemptResult::of(outcome);
         let dir = self.logs.join(&lease.spec.name).join(lease.lease.to_string());
         let held = HeldResult { lease: lease.lease, result, dir };
         self.session.end(lease.lease);
@@ -242,6 +255,10 @@ pub fn start_heartbeats(session: Arc<ClientSession>, to_loop: ToLoop) -> Result<
                     if is_followed { pause.min(FOLLOW_INTERVAL) } else { pause }
                 }
                 Err(TransportError::Refused(refusal)) if refusal.code == RefusalCode::Connection => Duration::ZERO,
+                Err(TransportError::Refused(refusal)) if refusal.code == RefusalCode::Environment => {
+                    to_loop.send(Incoming::Outdated(refusal.message));
+                    return;
+                }
                 Err(_) => next_delay(&mut backoff),
             };
             session.sleep(pause);

@@ -5,6 +5,8 @@ use std::path::Path;
 use tanto_protocol::{ClientAnswer, ClientRequest, Digest, Refusal, RefusalCode};
 use thiserror::Error;
 
+use super::trees::NewTree;
+
 /// Sends requests and moves blobs. The threads of a client share it.
 pub trait Transport: Send + Sync {
     /// Sends a request. The answer is the one of the same name.
@@ -15,6 +17,9 @@ pub trait Transport: Send + Sync {
 
     /// Downloads a blob to a file that does not exist, and verifies it.
     fn download(&self, digest: Digest, to: &Path) -> Result<(), TransportError>;
+
+    /// Makes a package tree.
+    fn fetch_tree(&self, tree: &NewTree) -> Result<(), TransportError>;
 
     /// Uploads a file as a blob. Calls `sent` with the number of bytes of each piece that is sent.
     fn upload(&self, digest: Digest, from: &Path, sent: &dyn Fn(u64)) -> Result<(), TransportError>;
@@ -47,5 +52,10 @@ impl TransportError {
             }
             TransportError::Failed(_) => false,
         }
+    }
+
+    /// The server lacks a blob that the coordinator has named.
+    pub fn is_missing_blob(&self) -> bool {
+        matches!(self, TransportError::Refused(refusal) if refusal.code == RefusalCode::NotFound)
     }
 }

@@ -58,6 +58,11 @@ impl HeldResult {
         Some(HeldResult { lease, result, dir: dir.to_owned() })
     }
 
+    /// The number of its attempt, if its directory has that name.
+    pub fn attempt(&self) -> Option<u32> {
+        self.dir.file_name()?.to_str()?.parse().ok()
+    }
+
     /// The result of an attempt whose files cannot be read.
     fn unreadable(&self, error: &io::Error) -> HeldResult {
         let why = format!("its files cannot be read: {error}");

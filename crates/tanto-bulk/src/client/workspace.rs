@@ -1,29 +1,30 @@
-//! The files of a client: the package tree and the binary packages that its attempts need, each at one version at a time.
+//! The files of a client: package trees, and the binary packages that its attempts need, each at one version at a time.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tanto_cas::BlobInfo;
-use tanto_protocol::{Backoff, Digest, Lease, PackageBlob};
+use tanto_protocol::{Backoff, Digest, PackageBlob};
 use tanto_sys::fs::page_cache::free_kib;
 
 use super::package_cache::{PART, PackageCache};
 use super::session::{ClientSession, next_delay};
 use super::transport::TransportError;
+use super::trees::{NewTree, TreePlace, Trees};
 use crate::package::ALL;
 
 /// Packages that no attempt uses are removed while the disk has fewer bytes free.
 const RESERVE: u64 = 1 << 30;
 
-/// See the module. Shared by the threads of all slots.
+/// See the module. Shared by the threads of all slots, and by all builds that the client takes part in.
 pub struct Workspace {
     /// Contains `All`.
     packages: PathBuf,
-    suffix: String,
+    pub trees: Trees,
     state: Mutex<State>,
     /// Signaled when a file is there or no longer used.
     changed: Condvar,
@@ -51,15 +52,44 @@ impl State {
     }
 }
 
+/// The files of a lease: its package tree, and the packages that it needs. They are there until this is dropped.
+pub struct LeaseFiles {
+    workspace: Arc<Workspace>,
+    tree: Digest,
+    packages: Vec<PackageBlob>,
+}
+
+/// Why a lease has no files.
+#[derive(Debug)]
+pub enum ProvideError {
+    Tree(TransportError),
+    Packages(TransportError),
+}
+
+impl LeaseFiles {
+    /// The directory of the package tree.
+    pub fn tree(&self) -> PathBuf {
+        self.workspace.trees.path(self.tree)
+    }
+}
+
+impl Drop for LeaseFiles {
+    fn drop(&mut self) {
+        self.workspace.trees.release(self.tree);
+        self.workspace.release(&self.packages);
+    }
+}
+
 impl Workspace {
     /// `max_bytes`: of downloaded packages that no attempt uses, together with the used ones.
-    pub fn open(packages: &Path, suffix: &str, blobs: &Path, max_bytes: u64) -> io::Result<Workspace> {
+    pub fn open(packages: &Path, blobs: &Path, max_bytes: u64, trees: TreePlace) -> io::Result<Workspace> {
         fs::create_dir_all(packages.join(ALL))?;
         fs::create_dir_all(blobs)?;
         let cache = PackageCache::open(blobs, &packages.join(ALL), max_bytes)?;
         let (used, downloading, verified) = Default::default();
         let state = Mutex::new(State { cache, used, downloading, verified });
-        Ok(Workspace { packages: packages.to_owned(), suffix: suffix.to_owned(), state, changed: Condvar::new() })
+        let (packages, trees) = (packages.to_owned(), Trees::new(trees));
+        Ok(Workspace { packages, trees, state, changed: Condvar::new() })
     }
 
     /// Disk space for packages and attempts, in KiB: what is free, and what unused packages have. Removes these if little is
@@ -71,19 +101,25 @@ impl Workspace {
         free_kib(&self.packages).unwrap_or(0).saturating_add(removable >> 10)
     }
 
-    /// Provides the packages of a lease, until `release`.
-    pub fn provide(&self, session: &ClientSession, lease: &Lease) -> Result<(), TransportError> {
-        for (at, package) in lease.packages.iter().enumerate() {
-            if let Err(error) = self.provide_package(session, package) {
-                self.release(&lease.packages[..at]);
-                return Err(error);
-            }
+    /// Provides the tree and the packages of a lease. `suffix`: of package files.
+    pub fn provide(
+        self: &Arc<Self>,
+        session: &ClientSession,
+        (tree, packages): (Digest, &[PackageBlob]),
+        suffix: &str,
+    ) -> Result<LeaseFiles, ProvideError> {
+        let make = |new: &NewTree| repeat(session, || session.transport().fetch_tree(new));
+        self.trees.provide(tree, make).map_err(ProvideError::Tree)?;
+        let mut files = LeaseFiles { workspace: Arc::clone(self), tree, packages: Vec::new() };
+        for package in packages {
+            self.provide_package(session, package, suffix).map_err(ProvideError::Packages)?;
+            files.packages.push(package.clone());
         }
-        Ok(())
+        Ok(files)
     }
 
     /// The attempt that used these packages has ended.
-    pub fn release(&self, packages: &[PackageBlob]) {
+    fn release(&self, packages: &[PackageBlob]) {
         let mut state = self.lock();
         for package in packages {
             if let Some((_, count)) = state.used.get_mut(&package.name) {
@@ -96,10 +132,15 @@ impl Workspace {
         self.changed.notify_all();
     }
 
-    fn provide_package(&self, session: &ClientSession, package: &PackageBlob) -> Result<(), TransportError> {
+    fn provide_package(
+        &self,
+        session: &ClientSession,
+        package: &PackageBlob,
+        suffix: &str,
+    ) -> Result<(), TransportError> {
         self.use_version(package);
         let provided = self.download(session, package).and_then(|blob| {
-            let name = format!("{}{}", package.name, self.suffix);
+            let name = format!("{}{}", package.name, suffix);
             let to = self.packages.join(ALL).join(&name);
             let mut state = self.lock();
             link(&blob, &to).map_err(|error| TransportError::Failed(format!("{}: {error}", to.display())))?;
@@ -196,11 +237,10 @@ pub(super) fn repeat(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use tanto_protocol::{AttemptSpec, ClientAnswer, ClientRequest, Hello, InstanceId, LeaseId};
+    use tanto_protocol::{ClientAnswer, ClientRequest, Hello, InstanceId};
     use tanto_testing::Scratch;
 
     use crate::client::transport::Transport;
@@ -234,6 +274,10 @@ mod tests {
         fn upload_pack(&self, _: &[(Digest, &Path)], _: &dyn Fn(u64)) -> Result<(), TransportError> {
             Ok(())
         }
+
+        fn fetch_tree(&self, _: &NewTree) -> Result<(), TransportError> {
+            Ok(())
+        }
     }
 
     fn session(transport: Arc<OneBlob>) -> ClientSession {
@@ -255,24 +299,26 @@ mod tests {
         ClientSession::new(transport, hello, [], Box::new(|| (1, 1)))
     }
 
-    fn lease() -> Lease {
+    fn package() -> PackageBlob {
         let digest = Digest(tanto_cas::Digest::of(CONTENT.as_bytes()).0);
-        let package = PackageBlob { name: "a-1".into(), digest, size: CONTENT.len() as u64 };
-        let spec = AttemptSpec::default();
-        Lease { lease: LeaseId([1; 16]), spec, tree: None, packages: vec![package], features: Vec::new() }
+        PackageBlob { name: "a-1".into(), digest, size: CONTENT.len() as u64 }
+    }
+
+    fn workspace(place: &Scratch, max_bytes: u64) -> Arc<Workspace> {
+        let trees = TreePlace::Many(place.at("trees"));
+        Arc::new(Workspace::open(&place.at("packages"), &place.at("blobs"), max_bytes, trees).unwrap())
     }
 
     #[test]
     fn a_file_of_an_earlier_process_is_used_only_if_its_content_is_right() {
-        let (place, lease) = (Scratch::new("client-workspace"), lease());
-        let blob = format!("blobs/{}", lease.packages[0].digest);
+        let (place, package) = (Scratch::new("client-workspace"), package());
+        let blob = format!("blobs/{}", package.digest);
         let provide = || {
             let transport = Arc::new(OneBlob::default());
-            let workspace = Workspace::open(&place.at("packages"), ".tgz", &place.at("blobs"), u64::MAX).unwrap();
             let session = session(Arc::clone(&transport));
+            let workspace = workspace(&place, u64::MAX);
             for _ in 0..2 {
-                workspace.provide(&session, &lease).unwrap();
-                workspace.release(&lease.packages);
+                workspace.provide(&session, (Digest([1; 32]), std::slice::from_ref(&package)), ".tgz").unwrap();
             }
             assert_eq!(fs::read_to_string(place.at("packages/All/a-1.tgz")).unwrap(), CONTENT);
             transport.downloads.load(Ordering::Relaxed)
@@ -286,21 +332,35 @@ mod tests {
 
     #[test]
     fn packages_of_running_attempts_are_kept_beyond_the_quota() {
-        let (place, lease) = (Scratch::new("client-workspace-quota"), lease());
+        let (place, package) = (Scratch::new("client-workspace-quota"), package());
         let transport = Arc::new(OneBlob::default());
-        let workspace = Workspace::open(&place.at("packages"), ".tgz", &place.at("blobs"), 0).unwrap();
+        let workspace = workspace(&place, 0);
         let session = session(Arc::clone(&transport));
         let is_there = || place.at("packages/All/a-1.tgz").exists();
         for downloads in [1, 2] {
-            workspace.provide(&session, &lease).unwrap();
-            workspace.provide(&session, &lease).unwrap();
-            workspace.release(&lease.packages);
+            let provide = || workspace.provide(&session, (Digest([1; 32]), std::slice::from_ref(&package)), ".tgz");
+            let (first, second) = (provide().unwrap(), provide().unwrap());
+            drop(first);
             assert!(workspace.free_kib() > 0 && is_there(), "an attempt uses it");
-            workspace.release(&lease.packages);
+            drop(second);
             workspace.free_kib();
             assert!(!is_there());
             assert_eq!(transport.downloads.load(Ordering::Relaxed), downloads);
         }
         assert_eq!(fs::read_dir(place.at("blobs")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn another_version_waits_until_the_files_are_dropped() {
+        let place = Scratch::new("client-workspace-versions");
+        let (workspace, session) = (workspace(&place, u64::MAX), session(Arc::default()));
+        let other = PackageBlob { digest: Digest([7; 32]), ..package() };
+        let files = workspace.provide(&session, (Digest([1; 32]), &[package()]), ".tgz").unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| workspace.provide(&session, (Digest([1; 32]), &[other]), ".tgz").is_ok());
+            assert!(!second.is_finished());
+            drop(files);
+            assert!(second.join().unwrap());
+        });
     }
 }

@@ -241,7 +241,7 @@ impl Control<'_, '_> {
 
     /// Opens packages and their dependents.
     fn open(&mut self, packages: &[PackageId]) {
-        self.coordinator.build_here(packages);
+        self.coordinator.tree_changed(packages);
         for &package in packages {
             match self.state(package) {
                 State::Running => self.request_rebuild(package, None),
@@ -312,7 +312,7 @@ impl Control<'_, '_> {
         let planned = planned.collect::<Result<Vec<(PackageId, Planned)>, String>>()?;
         self.coordinator.sources = sources;
         planned.into_iter().for_each(|(package, planned)| self.replace(package, planned, &resolved));
-        self.coordinator.build_here(&changed);
+        self.coordinator.tree_changed(&changed);
         for &package in &gone {
             let why = format!("{} no longer contains it", self.coordinator.plan.package(package).location);
             self.set(package, PackageState::Prefailed(Exclusion::Because(why)));

@@ -3,7 +3,6 @@
 //!
 //! Callers first make the records of a turn durable (`take_records`), then act on its effects, and then send its answers.
 
-mod environment;
 mod expiry;
 mod explanation;
 mod health;
@@ -222,6 +221,7 @@ impl Dispatch {
             package,
             attempt: lease.spec.attempt,
             client,
+            tree: lease.tree,
             terms,
             began_ms: now_ms,
             since_ms: now,

@@ -12,11 +12,13 @@ mod restart;
 mod results;
 mod roots;
 pub mod starter;
+mod tree;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tanto_cas::Store;
 use tanto_exec::event::{Event, Level, View};
@@ -30,6 +32,7 @@ use self::answers::HeldAnswers;
 use self::place::Places;
 use self::restart::EarlierLeases;
 use self::starter::ClientStarter;
+use self::tree::FarmTree;
 use super::acceptance::{Acceptance, AcceptedPackage};
 use super::control_socket::LinkEvent;
 use super::dispatch::{DispatchEffect, LeaseTimes};
@@ -44,8 +47,7 @@ pub struct Farm {
     pub description: BuildDescription,
     /// Where clients upload results.
     pub blobs: Store,
-    /// The package tree that the manifest describes.
-    pub tree: PathBuf,
+    tree: FarmTree,
     /// Package files as blobs, by PKGNAME.
     pub packages: HashMap<String, PackageBlob>,
     /// The digest of the environment of the build.
@@ -54,8 +56,6 @@ pub struct Farm {
     /// Jobs of the attempts of an earlier coordinator that continue.
     continued: Vec<(JobId, JobInfo)>,
     answers: HeldAnswers,
-    /// Packages whose directories have changed since the manifest was made: clients have the old ones.
-    changed: HashSet<PackageId>,
     /// Results that have arrived.
     reports: HashMap<LeaseId, Box<ResultReport>>,
     /// Opens and copies the files of results.
@@ -88,10 +88,10 @@ struct AcceptingResult {
 const MAX_MISSING: usize = 3_000;
 
 impl Farm {
-    pub fn new(
+    fn new(
         description: BuildDescription,
         blobs: Store,
-        tree: PathBuf,
+        tree: FarmTree,
         packages: HashMap<String, PackageBlob>,
         acceptance: Acceptance,
     ) -> Farm {
@@ -106,7 +106,6 @@ impl Farm {
             earlier: EarlierLeases::default(),
             continued: Vec::new(),
             answers: HeldAnswers::default(),
-            changed: HashSet::new(),
             reports: HashMap::new(),
             acceptance,
             accepting: BTreeMap::new(),
@@ -119,6 +118,11 @@ impl Farm {
             gauges_due_ms: i64::MIN,
             starter: None,
         }
+    }
+
+    /// When to look again although nothing wakes the loop.
+    pub fn poll_interval(&self) -> Option<Duration> {
+        self.tree.poll_interval()
     }
 
     /// Returns the digests of a report's blobs that are not in the store.
@@ -140,15 +144,14 @@ impl Farm {
         self.acceptance.take_changes()
     }
 
-    /// Returns the digest of the manifest of the tree; empty if there is none.
-    fn tree_digest(&self) -> String {
-        self.description.tree.map(|it| it.to_string()).unwrap_or_default()
+    /// Returns the tree of an attempt that begins now, if it is known.
+    pub fn tree_of(&self, package: PackageId) -> Option<Digest> {
+        self.tree.manifest().filter(|_| !self.tree.is_changed(package))
     }
 
-    /// Returns digests of the tree, if it is known, and of the environment that a package is built in.
-    pub fn source(&self, package: PackageId) -> (String, String) {
-        let tree = if self.changed.contains(&package) { String::new() } else { self.tree_digest() };
-        (tree, self.environment.clone())
+    /// The digest of the environment of the build.
+    pub fn environment(&self) -> &str {
+        &self.environment
     }
 
     fn blob_path(&self, digest: Digest) -> PathBuf {
@@ -180,6 +183,7 @@ impl Coordinator<'_> {
             }
         }
         self.report_client_start(view);
+        self.poll_tree(view);
         self.settle_leases();
         self.dispatch.tick(now_ms);
         self.record_leases();
@@ -189,13 +193,6 @@ impl Coordinator<'_> {
         self.take_accepted();
         self.answer_clients(now_ms);
         self.send_gauges(now_ms);
-    }
-
-    /// Builds packages on this machine only, because their directories may have changed.
-    pub(super) fn build_here(&mut self, packages: &[PackageId]) {
-        if let Some(farm) = &mut self.farm {
-            farm.changed.extend(packages);
-        }
     }
 
     /// Forgets the file of a package that is built again.
@@ -209,7 +206,7 @@ impl Coordinator<'_> {
     pub(super) fn want_clients(&mut self, schedule: &Schedule) {
         let Some(farm) = &mut self.farm else { return };
         let Some(starter) = &mut farm.starter else { return };
-        let packages = schedule.ready_jobs().filter(|job| !farm.changed.contains(&job.0)).count();
+        let packages = schedule.ready_jobs().filter(|job| !farm.tree.is_changed(job.0)).count();
         let clients = self.dispatch.clients().iter().filter(|client| client.is_live()).count();
         starter.want(self.clock.now_ms(), packages, clients);
     }

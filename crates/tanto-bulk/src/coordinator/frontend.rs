@@ -313,8 +313,10 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
     }
 
     fn control_interval(&self) -> Option<Duration> {
-        let deadline_ms = self.next_client_deadline()?;
-        Some(Duration::from_millis(u64::try_from(deadline_ms - self.clock.now_ms()).unwrap_or(0)))
+        let until =
+            |deadline_ms: i64| Duration::from_millis(u64::try_from(deadline_ms - self.clock.now_ms()).unwrap_or(0));
+        let scan = self.farm.as_ref().and_then(Farm::poll_interval);
+        self.next_client_deadline().map(until).into_iter().chain(scan).min()
     }
 
     fn flush(&mut self, view: &mut dyn View) -> Result<(), Fatal> {

@@ -1,31 +1,35 @@
 //! Records how packages were built: by which client, from which tree, and with which packages.
 
+use tanto_protocol::Digest;
 use tanto_record::database::{Change, ProvenanceRow, Sha256};
 
 use super::dispatch::ClientIndex;
 use super::frontend::Coordinator;
 use crate::resolve::PackageId;
 
-/// The packages that an attempt is made with: all direct and indirect dependencies.
+/// What an attempt is made with: all direct and indirect dependencies, and the package tree.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct BuiltWith {
     count: u32,
     /// The digests that are known.
     digests: Vec<Sha256>,
+    /// The manifest of the package tree, if it is known.
+    tree: Option<Digest>,
 }
 
 /// Digits of a digest that are shown.
 const SHOWN: usize = 12;
 
 impl Coordinator<'_> {
-    /// Returns the packages that an attempt that begins now is made with.
+    /// Returns the packages and the tree that an attempt that begins now is made with.
     pub(super) fn built_with(&self, package: PackageId) -> BuiltWith {
         let all = self.plan.all_dependencies(package);
         let digest = |needed: &PackageId| {
             let name = &self.plan.package(*needed).name;
             Some(self.farm.as_ref()?.packages.get(name)?.digest.0)
         };
-        BuiltWith { count: all.len() as u32, digests: all.iter().filter_map(digest).collect() }
+        let tree = self.farm.as_ref().and_then(|farm| farm.tree_of(package));
+        BuiltWith { count: all.len() as u32, digests: all.iter().filter_map(digest).collect(), tree }
     }
 
     /// Records how a package was built. Its file was recorded.
@@ -37,15 +41,20 @@ impl Coordinator<'_> {
             ClientIndex::Remote(client) => self.dispatch.clients()[client].token.clone(),
         };
         let farm = self.farm.as_ref();
-        let (tree, environment) = farm.map(|farm| farm.source(package)).unwrap_or_default();
+        let began_with = running.built_with.tree;
+        let tree = match current.client {
+            ClientIndex::Remote(_) => began_with,
+            // The files of this machine may have changed since it began.
+            ClientIndex::Local(_) => began_with.filter(|it| farm.and_then(|farm| farm.tree_of(package)) == Some(*it)),
+        };
         let row = ProvenanceRow {
             job: package,
             attempt: current.attempt,
             name: name.clone(),
             client: self.dispatch.name(current.client),
             token,
-            tree,
-            environment,
+            tree: tree.map(|it| it.to_string()).unwrap_or_default(),
+            environment: farm.map(|farm| farm.environment().to_owned()).unwrap_or_default(),
             digest: farm.and_then(|farm| farm.packages.get(name)).map(|blob| blob.digest.0),
             dependencies: running.built_with.count,
             built_with: running.built_with.digests.clone(),

@@ -18,7 +18,7 @@ use super::state::{Current, INTERRUPTED, MACHINE, PackageState, Pending, State, 
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::directory::{AttemptDir, package_dir};
 use crate::attempt::distfiles::atomic_move::temp_name;
-use crate::attempt::runner::{AttemptEvent, Task};
+use crate::attempt::runner::{AttemptEvent, AttemptPlace, Task};
 use crate::attempt::sandbox::Sandbox;
 use crate::attempt::{execution, failure};
 use crate::config::Stage;
@@ -35,7 +35,7 @@ impl Coordinator<'_> {
         let slot = self.dispatch.local.take(excluded);
         self.dispatch.forget_waiting(package);
         let spec = self.begin_attempt(package, failures, ClientIndex::Local(slot));
-        Task::Attempt(Rc::new(spec), slot)
+        Task::Attempt(Rc::new(spec), AttemptPlace { client: slot, tree: None })
     }
 
     /// Begins an attempt in a client.
@@ -224,6 +224,13 @@ impl Coordinator<'_> {
                 self.try_again(package, failures + 1, client, completion);
                 None
             }
+            AttemptOutcome::TreeChanged { why } if failures + 1 < MAX_ATTEMPTS => {
+                self.record_attempt(package, Some(self.clock.now_ms()), MACHINE, why);
+                self.release(package, client);
+                self.tree_changed(&[package]);
+                self.try_again(package, failures + 1, client, completion);
+                None
+            }
             AttemptOutcome::MachineFailed { why } if failures + 1 < MAX_ATTEMPTS => {
                 self.leave_memory(package, &result, why, schedule);
                 self.record_machine_failure(package, client, view);
@@ -282,7 +289,7 @@ impl Coordinator<'_> {
         let client = self.current(package).client;
         let state = match &result.outcome {
             AttemptOutcome::NeedsRoot { .. } => State::NeedsRoot,
-            AttemptOutcome::MachineFailed { .. } => State::MachineFailed,
+            AttemptOutcome::MachineFailed { .. } | AttemptOutcome::TreeChanged { .. } => State::MachineFailed,
             _ => State::Failed,
         };
         let why = std::iter::once(result.outcome.why()).chain(result.left.iter().map(String::as_str));

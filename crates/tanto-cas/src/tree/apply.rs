@@ -22,7 +22,7 @@ use crate::{Manifest, Store, StoreError};
 const BATCH: usize = 64;
 
 /// Permission bits of new directories.
-const DIR_MODE: u32 = 0o755;
+pub(super) const DIR_MODE: u32 = 0o755;
 
 /// The changes to a directory.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! The contents of a tree as blobs, read from its directory.
 
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, Read, Seek};
 use std::path::Path;
 
 use foldhash::fast::RandomState;
@@ -11,6 +11,7 @@ use tanto_sys::fs::dir::Dir;
 use super::TreeError;
 use super::error::called;
 use super::scan::read_link;
+use crate::digest::copy_hashed;
 use crate::manifest::TreeMode;
 use crate::{BlobInfo, Digest, Manifest};
 
@@ -29,18 +30,22 @@ struct Place {
     path: Vec<u8>,
 }
 
-/// The content of a blob. It is not verified: the tree may have changed since its scan.
+/// The content of a blob.
 #[derive(Debug)]
 pub enum TreeContent {
+    /// It may change while it is read.
     File(File),
-    Target(Cursor<Vec<u8>>),
+    Memory(Cursor<Vec<u8>>),
 }
+
+/// Files up to this size are read into memory.
+const MAX_IN_MEMORY: u64 = 1 << 20;
 
 impl Read for TreeContent {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             TreeContent::File(file) => file.read(buffer),
-            TreeContent::Target(target) => target.read(buffer),
+            TreeContent::Memory(bytes) => bytes.read(buffer),
         }
     }
 }
@@ -61,17 +66,33 @@ impl TreeBlobs {
         self.places.get(digest).map(|place| BlobInfo { digest: *digest, size: place.size })
     }
 
-    /// Opens a blob; `None` if the tree has none.
+    /// Opens a blob; `None` if the tree has none. Verifies it, because the tree may have changed since its scan.
     pub fn open(&self, digest: &Digest) -> Result<Option<TreeContent>, TreeError> {
-        let Some(Place { mode, path, .. }) = self.places.get(digest) else { return Ok(None) };
+        let Some(Place { mode, path, size }) = self.places.get(digest) else { return Ok(None) };
+        let changed = || TreeError::Changing(path.clone());
         if *mode == TreeMode::Symlink {
             let target = called("readlink", path, read_link(&self.root, path))?;
-            return Ok(Some(TreeContent::Target(Cursor::new(target))));
+            return in_memory(target, digest).map(Some).ok_or_else(changed);
         }
-        let file = called("open", path, self.root.open_file(path))?;
-        if !file.metadata()?.is_file() {
-            return Err(TreeError::Changing(path.clone()));
+        let mut file = called("open", path, self.root.open_file(path))?;
+        let data = file.metadata()?;
+        if !data.is_file() || data.len() != *size {
+            return Err(changed());
         }
+        if *size <= MAX_IN_MEMORY {
+            let mut bytes = Vec::with_capacity(*size as usize);
+            called("read", path, file.take(*size).read_to_end(&mut bytes))?;
+            return in_memory(bytes, digest).map(Some).ok_or_else(changed);
+        }
+        let found = called("read", path, copy_hashed(&mut file, &mut io::sink()))?;
+        if found.digest != *digest {
+            return Err(changed());
+        }
+        called("seek", path, file.rewind())?;
         Ok(Some(TreeContent::File(file)))
     }
+}
+
+fn in_memory(bytes: Vec<u8>, digest: &Digest) -> Option<TreeContent> {
+    (Digest::of(&bytes) == *digest).then(|| TreeContent::Memory(Cursor::new(bytes)))
 }

@@ -102,7 +102,7 @@ impl Source {
 fn check_size(content: &Content, size: u64) -> io::Result<u64> {
     let length = match content {
         Content::File(file) => File::metadata(file)?.len(),
-        Content::Target(target) => target.get_ref().len() as u64,
+        Content::Memory(bytes) => bytes.get_ref().len() as u64,
     };
     if length == size { Ok(size) } else { Err(io::ErrorKind::InvalidData.into()) }
 }

@@ -1,4 +1,4 @@
-//! Downloads the files that a client needs before its first lease: the package tree and single files.
+//! Downloads package trees and single files.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tanto_cas::manifest::{Manifest, ManifestError, ManifestLimits, TreeMode};
 use tanto_cas::store::{Durability, StoreError, StoreLimits};
-use tanto_cas::tree::{DigestCache, ScanOptions, TreeError, scan, sync};
+use tanto_cas::tree::{Applied, DigestCache, ScanOptions, TreeError, apply, link, scan, sync};
 use tanto_cas::{BlobInfo, Digest as BlobDigest, Store};
-use tanto_protocol::{Backoff, Digest, MAX_DIGESTS};
+use tanto_protocol::{Backoff, Digest, MAX_DIGESTS, RefusalCode};
 use tanto_sys::fs::dir_tree;
 use tanto_sys::random;
 
@@ -49,6 +49,25 @@ pub struct FetchedTree {
     pub files: usize,
 }
 
+impl FetchedTree {
+    fn new(applied: Applied, wanted: &Manifest) -> FetchedTree {
+        let files = wanted.entries().iter().filter(|entry| entry.mode.is_file()).count();
+        FetchedTree { fetched: applied.written, bytes: applied.written_bytes, files }
+    }
+}
+
+impl ProvisionError {
+    /// The server does not have what it should: the package tree has changed since its manifest was made.
+    pub fn is_missing_blob(&self) -> bool {
+        match self {
+            ProvisionError::Client(error) => {
+                matches!(error, ClientError::Mismatch(_)) || error.refusal() == Some(RefusalCode::NotFound)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Repeats a request while it may succeed later.
 pub fn persist<T>(request: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
     let (mut backoff, mut waited) = (Backoff::default(), Duration::ZERO);
@@ -80,69 +99,99 @@ pub fn fetch_file(connection: &Connection, digest: &Digest, path: &Path) -> Resu
     Ok(size)
 }
 
+/// Files in the directory of a tree: the tree itself, its manifest, digests of its files, and temporary ones.
+pub const TREE: &str = "tree";
+const MANIFEST: &str = "tree.manifest";
+const DIGESTS: &str = "tree.digests";
+const STORE: &str = "store";
+const BLOB: &str = "blob";
+
 /// Makes the directory `tree` in `dir` equal to a manifest. Downloads only files that are missing or different.
 pub fn fetch_tree(connection: &Connection, manifest: &Digest, dir: &Path) -> Result<FetchedTree, ProvisionError> {
-    let limits = ManifestLimits::default();
-    let path = dir.join("tree.manifest");
-    fetch_file(connection, manifest, &path)?;
-    let wanted = Manifest::parse(&std::fs::read(&path).map_err(failed(&path))?, &limits)?;
-    let (tree, cache_path, store_path) = (dir.join("tree"), dir.join("tree.digests"), dir.join("store"));
-    let mut cache = DigestCache::load(&cache_path);
-    let options = ScanOptions { limits, ..ScanOptions::default() };
+    let options = ScanOptions::default();
+    let (tree, cache_path) = (dir.join(TREE), dir.join(DIGESTS));
     std::fs::create_dir_all(&tree).map_err(failed(&tree))?;
-    let different = different(&wanted, &tree, &options, &mut cache)?;
-    let store = Store::open(&store_path, StoreLimits::default())?;
-    fetch_blobs(connection, &different, &store, dir)?;
-    let applied = sync(&store, &wanted, &tree, &options, &mut cache)?;
-    // The next start calculates digests again.
-    let _ = cache.save(&cache_path);
-    // The tree has them all.
-    dir_tree::remove(&store_path).map_err(failed(&store_path))?;
-    let files = wanted.entries().iter().filter(|entry| entry.mode.is_file()).count();
-    Ok(FetchedTree { fetched: applied.written, bytes: applied.written_bytes, files })
-}
-
-/// Returns the blobs of entries that the directory has not or has otherwise.
-fn different(
-    wanted: &Manifest,
-    tree: &Path,
-    options: &ScanOptions,
-    cache: &mut DigestCache,
-) -> Result<Vec<BlobDigest>, ProvisionError> {
-    let before = match scan(tree, options, cache) {
+    let wanted = fetch_manifest(connection, manifest, dir, &options.limits)?;
+    let mut cache = DigestCache::load(&cache_path);
+    let before = match scan(&tree, &options, &mut cache) {
         // `sync` removes such files.
         Err(TreeError::Special(_)) => Manifest::new(Vec::new(), &options.limits)?,
         before => before?,
     };
+    let store = fetch_blobs(connection, &different(&before, &wanted), dir)?;
+    let applied = sync(&store, &wanted, &tree, &options, &mut cache)?;
+    // The next start calculates digests again.
+    let _ = cache.save(&cache_path);
+    remove_store(dir)?;
+    Ok(FetchedTree::new(applied, &wanted))
+}
+
+/// Makes the directory `tree` in `dir` anew, equal to a manifest. It shares files with the tree in `base`, which this
+/// process has made from the manifest `known`, and to which nothing writes.
+pub fn fetch_similar_tree(
+    connection: &Connection,
+    manifest: &Digest,
+    dir: &Path,
+    (known, base): (&Digest, &Path),
+) -> Result<FetchedTree, ProvisionError> {
+    let options = ScanOptions::default();
+    let tree = dir.join(TREE);
+    dir_tree::remove(&tree).map_err(failed(&tree))?;
+    std::fs::create_dir_all(dir).map_err(failed(dir))?;
+    let wanted = fetch_manifest(connection, manifest, dir, &options.limits)?;
+    let before = fetch_manifest(connection, known, base, &options.limits)?;
+    let linked = link(&base.join(TREE), &before, &tree, &wanted, &options)?;
+    let store = fetch_blobs(connection, &different(&linked, &wanted), dir)?;
+    let applied = apply(&store, &linked, &wanted, &tree, &options)?;
+    remove_store(dir)?;
+    Ok(FetchedTree::new(applied, &wanted))
+}
+
+/// Downloads a manifest, unless it is there.
+fn fetch_manifest(
+    connection: &Connection,
+    digest: &Digest,
+    dir: &Path,
+    limits: &ManifestLimits,
+) -> Result<Manifest, ProvisionError> {
+    let path = dir.join(MANIFEST);
+    fetch_file(connection, digest, &path)?;
+    Ok(Manifest::parse(&std::fs::read(&path).map_err(failed(&path))?, limits)?)
+}
+
+/// Returns the blobs of entries that `before` has not or has otherwise.
+fn different(before: &Manifest, wanted: &Manifest) -> Vec<BlobDigest> {
     let before: HashMap<_, _> = before.entries().iter().map(|entry| (&entry.path, entry)).collect();
     let new = wanted.entries().iter().filter(|entry| before.get(&entry.path) != Some(entry));
     let blobs: BTreeSet<_> = new.filter(|entry| entry.mode != TreeMode::EmptyDir).map(|entry| entry.digest).collect();
-    Ok(blobs.into_iter().collect())
+    blobs.into_iter().collect()
 }
 
-/// Adds blobs to a store: small ones in packs, the others one by one.
-fn fetch_blobs(
-    connection: &Connection,
-    digests: &[BlobDigest],
-    store: &Store,
-    dir: &Path,
-) -> Result<(), ProvisionError> {
+/// Downloads blobs to the store in `dir`: small ones in packs, the others one by one.
+fn fetch_blobs(connection: &Connection, digests: &[BlobDigest], dir: &Path) -> Result<Store, ProvisionError> {
+    let store = Store::open(&dir.join(STORE), StoreLimits::default())?;
     for digests in store.missing(digests)?.chunks(MAX_DIGESTS) {
         let mut missing = digests.to_vec();
         loop {
             let asked: Vec<Digest> = missing.iter().map(|digest| Digest(digest.0)).collect();
-            let came = persist(|| connection.get_pack(&asked, store))?;
+            let came = persist(|| connection.get_pack(&asked, &store))?;
             missing = store.missing(&missing)?;
             if came == 0 || missing.is_empty() {
                 break;
             }
         }
         for digest in missing {
-            let path = dir.join("blob");
+            let path = dir.join(BLOB);
             fetch_file(connection, &Digest(digest.0), &path)?;
             store.put_file(&path, Some(&digest), u64::MAX, Durability::Process)?;
             std::fs::remove_file(&path).map_err(failed(&path))?;
         }
     }
-    Ok(())
+    Ok(store)
+}
+
+/// Removes the blobs of a tree that is made: it has them all.
+fn remove_store(dir: &Path) -> Result<(), ProvisionError> {
+    let path = dir.join(STORE);
+    dir_tree::remove(&path).map_err(failed(&path))
 }

@@ -221,6 +221,15 @@ fn a_tree_comes_in_packs() {
     assert_eq!(left, [tanto_cas::Digest::of(&content(2 << 20))], "large blobs come alone");
     assert_eq!(client.get(&Digest(left[0].0), &site.dir.at("large")).unwrap(), 2 << 20);
     assert_eq!(client.missing(&vec![digest; 3_001]).unwrap(), [], "in two requests");
+    // A file that changes after the scan is never sent, and other files still are.
+    for (name, was) in [("7/Makefile", content(700)), ("large", content(2 << 20))] {
+        site.dir.write(&format!("tree/{name}"), vec![7; was.len()]);
+        let error = client.get(&Digest(tanto_cas::Digest::of(&was).0), &site.dir.at("changed")).unwrap_err();
+        assert_eq!(error.refusal(), Some(RefusalCode::NotFound), "{name}: {error}");
+    }
+    let store = tanto_cas::Store::open(&site.dir.at("other"), tanto_cas::store::StoreLimits::default()).unwrap();
+    let wanted: Vec<Digest> = wanted.iter().map(|digest| Digest(digest.0)).collect();
+    assert_eq!(client.get_pack(&wanted, &store).unwrap(), 49);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A client's first steps: it joins once, and fetches a package tree.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use tanto_cas::manifest::Manifest;
 use tanto_cas::tree::{DigestCache, ScanOptions, scan};
@@ -9,7 +9,7 @@ use tanto_protocol::*;
 use tanto_serve::Limits;
 use tanto_serve::client::Connection;
 use tanto_serve::client::membership::member;
-use tanto_serve::client::provision::{FetchedTree, fetch_file, fetch_tree};
+use tanto_serve::client::provision::{FetchedTree, fetch_file, fetch_similar_tree, fetch_tree};
 
 use super::site::Site;
 
@@ -90,6 +90,13 @@ fn a_tree_is_fetched_and_then_only_its_changes() {
     fs::remove_file(site.dir.at("tree/link")).unwrap();
     std::os::unix::fs::symlink("two", site.dir.at("tree/link")).unwrap();
     let second = upload(&site, &client);
+    let (other, tree) = (site.dir.at("other"), dir.join("tree"));
+    let before = scanned(&tree);
+    let fetched = fetch_similar_tree(&client, &second, &other, (&first, &dir)).unwrap();
+    assert_eq!(fetched, FetchedTree { fetched: 2, bytes: 9, files: 51 });
+    assert_eq!(scanned(&other.join("tree")).text(), scanned(&site.dir.at("tree")).text());
+    let inode = |dir: &std::path::Path| fs::metadata(dir.join("tree/big")).unwrap().ino();
+    assert_eq!((inode(&other), scanned(&tree)), (inode(&dir), before), "they share files");
     fs::write(dir.join("tree/own"), "of the client").unwrap();
     assert_eq!(fetch_tree(&client, &second, &dir).unwrap(), FetchedTree { fetched: 2, bytes: 9, files: 51 });
     assert_eq!(scanned(&dir.join("tree")).text(), scanned(&site.dir.at("tree")).text());

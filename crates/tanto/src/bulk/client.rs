@@ -2,31 +2,38 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tanto_bulk::attempt::build_settings::BuildSettings;
-use tanto_bulk::attempt::environment::{self, runner_options};
+use tanto_bulk::attempt::environment::{self, Environment, runner_options};
 use tanto_bulk::attempt::preflight;
-use tanto_bulk::client::BuildClient;
 use tanto_bulk::client::transport::{Transport, TransportError};
+use tanto_bulk::client::trees::{NewTree, TreePlace};
+use tanto_bulk::client::{BuildClient, ClientEnd, Workspace};
 use tanto_bulk::config::{ClientFiles, Config, NO_SANDBOX};
+use tanto_bulk::coordinator::state_dir::StateDir;
 use tanto_bulk::coordinator::{prepare, state_dir};
 use tanto_bulk::error::BulkError;
-use tanto_bulk::machine_environment::build_environment;
+use tanto_bulk::machine_environment::{self, build_environment};
 use tanto_exec::command_output::CommandOutput;
 use tanto_exec::resource_sampler;
 use tanto_exec::run::BuildOutcome;
 use tanto_exec::text::units::ByteSize;
-use tanto_protocol::{BuildDescription, ClientAnswer, ClientRequest, Digest, Hello, InstanceId, JoinAnswer, JoinFile};
-use tanto_serve::client::provision::{self, FetchedTree, persist};
-use tanto_serve::client::{self, ClientError, Connection, membership};
+use tanto_protocol::{
+    BuildDescription, ClientAnswer, ClientRequest, Digest, Hello, InstanceId, JoinAnswer, JoinFile, Refusal,
+    RefusalCode,
+};
+use tanto_serve::client::provision::{self, FetchedTree, ProvisionError, persist};
+use tanto_serve::client::{ClientError, Connection, membership};
 use tanto_serve::tokens;
 use tanto_sys::fs::{page_cache, private_files};
 use tanto_sys::machine::cpu;
 use tanto_sys::machine::info::MachineInfo;
 use tanto_sys::process::procs;
+use tanto_sys::random;
 use tanto_sys::user;
 
 use super::args::ClientArgs;
@@ -57,28 +64,91 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
     })?;
     // Sandboxes do not show the state, and so neither the token.
     let member = membership::member(&join, &state_path).map_err(invalid)?;
-    let slots = slots(args);
-    let provided = Provided::fetch(&join, &member, &dir)?;
-    let config = provided.config(args, &dir, slots)?;
-    preflight::check_config(&config)?;
-    let _prefix = preflight::lock_prefix(&config)?;
-    wait_for_one_thread();
-    let environment = prepare::prepare(&config, &mut state)?;
-    preflight::check_user(&config, environment.as_ref().is_some_and(|it| it.as_user))?;
-    let mut settings = environment::settings(&config, environment.as_deref())?;
-    if let Some(location) = any_location(Path::new(config.tree_dir())) {
-        settings.check_unprivileged(&location);
+    let place = match args.sandbox.as_str() {
+        NO_SANDBOX => TreePlace::One(dir.clone()),
+        _ => TreePlace::Many(dir.join("trees")),
+    };
+    let cache_bytes = args.cache_size.saturating_mul(1_024);
+    let workspace = Workspace::open(&dir.join(PACKAGES), &dir.join("blobs"), cache_bytes, place);
+    let workspace = Arc::new(workspace.map_err(BulkError::io("opening ", &dir))?);
+    let client = Client { args, join, member, dir, slots: slots(args), instance: instance()?, workspace };
+    let mut machine = Machine::New(&mut state);
+    let mut last = None;
+    loop {
+        let provided = client.provide(last.is_none())?;
+        match client.run(&provided, &mut machine, last.is_none())? {
+            ClientEnd::Ended(outcome) => return Ok(outcome),
+            // It would be refused again.
+            ClientEnd::Outdated(why) if last.as_ref() == Some(&provided.description) => return Err(why.into()),
+            ClientEnd::Outdated(_) => last = Some(provided.description),
+        }
     }
-    let hello = hello(args, &member, &provided.description, (&config, &settings), slots)?;
-    println!("{}", provided.line(&join, &hello));
-    let transport = Http(Connection::new(&join, &member.token).map_err(invalid)?);
-    let runner = runner_options(&config, &settings);
-    let transport: Arc<dyn Transport> = Arc::new(transport);
-    let tree = provided.description.tree;
-    let (max_idle, cache_bytes) = (args.max_idle, args.cache_size.saturating_mul(1_024));
-    let client =
-        BuildClient { settings: &settings, runner, transport, hello, tree, dir, cache_bytes, max_idle, free_memory };
-    client.run(&mut shown()?)
+}
+
+/// A client of all builds that its token permits, one after the other.
+struct Client<'a> {
+    args: &'a ClientArgs,
+    join: JoinFile,
+    member: JoinAnswer,
+    dir: PathBuf,
+    slots: u32,
+    instance: InstanceId,
+    workspace: Arc<Workspace>,
+}
+
+/// Whether this process has prepared the machine for builds.
+enum Machine<'a> {
+    New(&'a mut StateDir),
+    /// With the environment of the last build.
+    Prepared(Option<Rc<Environment>>),
+}
+
+impl Machine<'_> {
+    /// Returns the environment of a build. Nothing of an earlier one runs.
+    fn environment(&mut self, config: &Config) -> Result<Option<Rc<Environment>>, BulkError> {
+        let environment = match self {
+            Machine::New(state) => {
+                wait_for_one_thread();
+                prepare::prepare(config, state)?
+            }
+            Machine::Prepared(environment) => environment.as_ref().map(|it| it.renewed(config)),
+        };
+        *self = Machine::Prepared(environment.clone());
+        Ok(environment)
+    }
+}
+
+impl Client<'_> {
+    /// Builds packages with what a build has provided, until the build has another environment.
+    fn run(&self, provided: &Provided, machine: &mut Machine<'_>, is_first: bool) -> Result<ClientEnd, BulkError> {
+        let config = self.config(provided)?;
+        preflight::check_config(&config)?;
+        let own = build_environment(&config, &provided.description);
+        machine_environment::compare(&provided.description.environment, &own).map_err(|refusal| refusal.message)?;
+        let _prefix = preflight::lock_prefix(&config)?;
+        let environment = machine.environment(&config)?;
+        preflight::check_user(&config, environment.as_ref().is_some_and(|it| it.as_user))?;
+        let mut settings = environment::settings(&config, environment.as_deref())?;
+        if let Some(location) = any_location(Path::new(config.tree_dir())) {
+            settings.check_unprivileged(&location);
+        }
+        let hello = self.hello(own, &config, &settings);
+        println!("{}", self.line(provided, &hello, is_first));
+        let transport = Http(Connection::new(&self.join, &self.member.token).map_err(invalid)?);
+        let client = BuildClient {
+            runner: runner_options(&config, &settings),
+            settings: &settings,
+            transport: Arc::new(transport),
+            hello,
+            workspace: Arc::clone(&self.workspace),
+            dir: self.dir.clone(),
+            max_idle: self.args.max_idle,
+            free_memory,
+        };
+        // Leases name their trees from here on.
+        self.workspace.trees.release(provided.manifest);
+        client.run(&mut shown()?)
+    }
 }
 
 /// The default is `tanto/client-NAME` below the user's directory of states.
@@ -105,98 +175,116 @@ fn slots(args: &ClientArgs) -> u32 {
 /// The files of the build that the client has fetched.
 struct Provided {
     description: BuildDescription,
+    /// Of the package tree, which is in use.
+    manifest: Digest,
     tree: FetchedTree,
     /// The size of the kit, in bytes.
     kit_bytes: Option<u64>,
 }
 
-const TREE: &str = "tree";
+const PACKAGES: &str = "packages";
 const KIT: &str = "kit";
 const MAKECONF: &str = "mk.conf";
 
-impl Provided {
-    fn fetch(join: &JoinFile, member: &JoinAnswer, dir: &Path) -> Result<Provided, BulkError> {
-        let connection = Connection::new(join, &member.token).map_err(invalid)?;
-        let description = match connection.describe() {
-            Err(error) if error.is_transient() => {
-                eprintln!("tanto: waiting for build '{}' at {}: {error}", join.build, join.url);
-                persist(|| connection.describe())
-            }
-            described => described,
-        };
-        let description = description.map_err(invalid)?;
+impl Client<'_> {
+    /// Describes the build and fetches its files.
+    fn provide(&self, is_first: bool) -> Result<Provided, BulkError> {
+        let connection = Connection::new(&self.join, &self.member.token).map_err(invalid)?;
+        let description = self.describe(&connection, is_first)?;
         let manifest = description.tree.ok_or("the build provides no package tree yet")?;
-        let tree = provision::fetch_tree(&connection, &manifest, dir).map_err(invalid)?;
+        if is_first {
+            self.workspace.trees.adopt_old(manifest).map_err(BulkError::io("opening ", &self.dir))?;
+        }
+        let tree = self.workspace.trees.provide(manifest, |new| fetch_tree(&connection, new)).map_err(invalid)?;
         let fetch = |digest: Option<Digest>, name| {
             digest
-                .map(|digest| provision::fetch_file(&connection, &digest, &dir.join(name)).map_err(invalid))
+                .map(|digest| provision::fetch_file(&connection, &digest, &self.dir.join(name)).map_err(invalid))
                 .transpose()
         };
         fetch(description.makeconf, MAKECONF)?;
         let kit_bytes = fetch(description.kit, KIT)?;
-        Ok(Provided { description, tree, kit_bytes })
+        Ok(Provided { description, manifest, tree: tree.unwrap_or_default(), kit_bytes })
     }
 
-    fn config(&self, args: &ClientArgs, dir: &Path, slots: u32) -> Result<Config, BulkError> {
-        let BuildDescription { kit, makeconf, settings, .. } = &self.description;
+    /// Waits for the coordinator: if a build was there before, without end.
+    fn describe(&self, connection: &Connection, is_first: bool) -> Result<BuildDescription, BulkError> {
+        let mut described = connection.describe();
+        if let Err(error) = &described
+            && error.is_transient()
+        {
+            eprintln!("tanto: waiting for build '{}' at {}: {error}", self.join.build, self.join.url);
+            described = persist(|| connection.describe());
+        }
+        while !is_first && described.as_ref().is_err_and(ClientError::is_transient) {
+            described = persist(|| connection.describe());
+        }
+        described.map_err(invalid)
+    }
+
+    fn config(&self, provided: &Provided) -> Result<Config, BulkError> {
+        let BuildDescription { kit, makeconf, settings, .. } = &provided.description;
         if makeconf.is_none() && std::env::var_os("MAKECONF").is_some() {
             return Err("the build has no MAKECONF: unset this variable".into());
         }
-        let (tree, kit_path, makeconf_path) = (dir.join(TREE), dir.join(KIT), dir.join(MAKECONF));
+        let (args, dir) = (self.args, &self.dir);
+        let (kit_path, makeconf_path) = (dir.join(KIT), dir.join(MAKECONF));
         let root = std::path::absolute(&args.sandbox_root).map_err(BulkError::io("opening ", &args.sandbox_root))?;
         let files = ClientFiles {
             dir,
-            tree: &tree,
+            tree: &self.workspace.trees.path(provided.manifest),
             kit: kit.map(|_| kit_path.as_path()),
             makeconf: makeconf.map(|_| makeconf_path.as_path()),
             sandbox: &args.sandbox,
             sandbox_root: &root,
-            slots: slots as usize,
+            slots: self.slots as usize,
         };
         let settings = Config::for_client(settings, &files);
         settings.map_err(|error| format!("the settings of the build: {}", error.problem).into())
     }
 
-    /// Describes the start to the user.
-    fn line(&self, join: &JoinFile, hello: &Hello) -> String {
-        let FetchedTree { fetched, bytes, files } = self.tree;
+    fn hello(&self, environment: tanto_protocol::Environment, config: &Config, settings: &BuildSettings) -> Hello {
+        Hello {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            name: self.member.name.clone(),
+            instance: self.instance,
+            replace: self.args.replace,
+            slots: self.slots,
+            cpus: u32::try_from(cpu::count()).unwrap_or(u32::MAX),
+            memory_kib: MachineInfo::query().memory_kib,
+            disk_kib: page_cache::free_kib(Path::new(&config.state)).unwrap_or(0),
+            environment,
+            labels: self.args.labels.clone(),
+            root: user::effective() == 0 && !settings.one_user,
+            running: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// Describes the begin of a build to the user.
+    fn line(&self, provided: &Provided, hello: &Hello, is_first: bool) -> String {
+        let FetchedTree { fetched, bytes, files } = provided.tree;
         let (slots, s) = (hello.slots, if hello.slots == 1 { "" } else { "s" });
-        let free = ByteSize(hello.disk_kib << 10);
+        let (free, join) = (ByteSize(hello.disk_kib << 10), &self.join);
+        let joined = if is_first { "joined" } else { "the build has other settings; joined again" };
         let mut line =
-            format!("{}: joined {} (build {}): {slots} slot{s}, {free} free", hello.name, join.url, join.build);
+            format!("{}: {joined} {} (build {}): {slots} slot{s}, {free} free", hello.name, join.url, join.build);
         line += &format!("; fetched tree ({fetched} of {files} files, {})", ByteSize(bytes));
-        if let Some(bytes) = self.kit_bytes {
+        if let Some(bytes) = provided.kit_bytes {
             line += &format!(" and kit ({})", ByteSize(bytes));
         }
         line
     }
 }
 
-fn hello(
-    args: &ClientArgs,
-    member: &JoinAnswer,
-    description: &BuildDescription,
-    (config, settings): (&Config, &BuildSettings),
-    slots: u32,
-) -> Result<Hello, BulkError> {
-    let mut instance = InstanceId([0; 16]);
-    let random = client::random_key().map_err(BulkError::of("reading random numbers"))?;
-    instance.0.copy_from_slice(&random.0[..16]);
-    Ok(Hello {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        name: member.name.clone(),
-        instance,
-        replace: args.replace,
-        slots,
-        cpus: u32::try_from(cpu::count()).unwrap_or(u32::MAX),
-        memory_kib: MachineInfo::query().memory_kib,
-        disk_kib: page_cache::free_kib(Path::new(&config.state)).unwrap_or(0),
-        environment: build_environment(config, description),
-        labels: args.labels.clone(),
-        root: user::effective() == 0 && !settings.one_user,
-        running: Vec::new(),
-        held: Vec::new(),
-    })
+fn fetch_tree(connection: &Connection, new: &NewTree) -> Result<FetchedTree, ProvisionError> {
+    match &new.base {
+        Some((known, base)) => provision::fetch_similar_tree(connection, &new.manifest, &new.dir, (known, base)),
+        None => provision::fetch_tree(connection, &new.manifest, &new.dir),
+    }
+}
+
+fn instance() -> Result<InstanceId, BulkError> {
+    random::bytes().map(InstanceId).map_err(BulkError::of("reading random numbers"))
 }
 
 /// Memory for a further package, in KiB.
@@ -242,6 +330,17 @@ impl Transport for Http {
             result => result,
         }
         .map_err(transport_error)
+    }
+
+    fn fetch_tree(&self, tree: &NewTree) -> Result<(), TransportError> {
+        fetch_tree(&self.0, tree).map(drop).map_err(|error| match error {
+            error if error.is_missing_blob() => {
+                let message = "the package tree has changed since the coordinator scanned it".to_owned();
+                TransportError::Refused(Refusal { code: RefusalCode::NotFound, message })
+            }
+            ProvisionError::Client(error) => transport_error(error),
+            error => TransportError::Failed(error.to_string()),
+        })
     }
 
     fn upload(&self, digest: Digest, from: &Path, sent: &dyn Fn(u64)) -> Result<(), TransportError> {

@@ -157,7 +157,7 @@ fn spec(name: &str) -> AttemptSpec {
 }
 
 fn attempt(spec: &AttemptSpec) -> Task {
-    Task::Attempt(Rc::new(spec.clone()), 0)
+    Task::Attempt(Rc::new(spec.clone()), AttemptPlace { client: 0, tree: None })
 }
 
 fn command(line: &str) -> Task {
@@ -174,5 +174,6 @@ fn kind(result: &AttemptResult) -> &'static str {
         MachineFailed { .. } => "machine failed",
         OutOfMemory { .. } => "out of memory",
         ExceededTmpfs { .. } => "exceeded tmpfs",
+        TreeChanged { .. } => "tree changed",
     }
 }

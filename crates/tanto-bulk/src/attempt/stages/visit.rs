@@ -41,7 +41,7 @@ impl<'a> Visit<'a> {
 
     /// Returns the shell lines that mount the sandbox and install the dependencies in it, with the stage of each.
     pub fn begin(&self) -> io::Result<Vec<(&'static str, String)>> {
-        self.sandbox.begin(CLIENT, AttemptDir::of(self.settings, &self.spec).path(), None)?;
+        self.sandbox.begin(CLIENT, AttemptDir::of(self.settings, &self.spec).path(), None, None)?;
         let programs = self.sandbox.out(CLIENT).join(PROGRAMS);
         DirBuilder::new().mode(0o755).create(&programs)?;
         let mut options = OpenOptions::new();

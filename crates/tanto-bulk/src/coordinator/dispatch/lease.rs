@@ -1,6 +1,6 @@
 //! The state of a lease, with its data and its legal transitions.
 
-use tanto_protocol::LeaseId;
+use tanto_protocol::{Digest, LeaseId};
 
 use crate::coordinator::needs::ResourceNeeds;
 use crate::coordinator::state::INTERRUPTED;
@@ -175,6 +175,8 @@ pub struct LeaseEntry {
     pub attempt: u32,
     /// The index of the remote client.
     pub client: usize,
+    /// The manifest of its package tree.
+    pub tree: Option<Digest>,
     pub terms: LeaseTerms,
     /// When it was offered, on the coordinator's clock.
     pub began_ms: i64,
@@ -229,6 +231,8 @@ pub struct LeaseRecord {
     pub client: String,
     /// The public identifier of the client's token.
     pub token: String,
+    /// The manifest of its package tree.
+    pub tree: Option<Digest>,
     /// When it was offered, on the coordinator's clock.
     pub began_ms: i64,
     /// `LeaseState::name` and `LeaseState::cause` are its text in the database.

@@ -6,7 +6,7 @@ use tanto_protocol::LeaseId;
 
 use super::lease::{LastProgress, LeaseEntry, LeaseRecord, LeaseState, LeaseTerms};
 use super::local::LocalSlots;
-use super::remote::ClientWork;
+use super::remote::{ClientWork, RemoteClient};
 use super::{Dispatch, LeaseTimes};
 use crate::resolve::PackageId;
 
@@ -45,6 +45,7 @@ impl Dispatch {
             package: record.package,
             attempt: record.attempt,
             client,
+            tree: record.tree,
             terms,
             began_ms: record.began_ms,
             since_ms: now,
@@ -56,8 +57,9 @@ impl Dispatch {
 
     /// The record of a lease as it is now.
     pub(super) fn record(&self, lease: LeaseId) -> LeaseRecord {
-        let LeaseEntry { package, attempt, client, began_ms, state, .. } = self.leases[&lease];
-        let it = &self.clients[client];
-        LeaseRecord { lease, package, attempt, client: it.name.clone(), token: it.token.clone(), began_ms, state }
+        let LeaseEntry { package, attempt, client, tree, began_ms, state, .. } = self.leases[&lease];
+        let RemoteClient { name, token, .. } = &self.clients[client];
+        let (client, token) = (name.clone(), token.clone());
+        LeaseRecord { lease, package, attempt, client, token, tree, began_ms, state }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tanto_protocol::{Environment, Hello, Refusal, RefusalCode, TokenIdentity};
 
-use super::environment;
+use crate::machine_environment;
 
 /// Most refused clients that are remembered; the oldest are forgotten.
 const MAX_REFUSED: usize = 64;
@@ -39,7 +39,7 @@ impl Refusals {
         self.forget(&hello.name);
         self.0.truncate(MAX_REFUSED - 1);
         let why = match refusal.code {
-            RefusalCode::Environment => environment::differing(own, &hello.environment),
+            RefusalCode::Environment => machine_environment::differing(own, &hello.environment),
             _ => refusal.message.clone(),
         };
         self.0.push_front(RefusedClient {

@@ -8,8 +8,9 @@ use tanto_protocol::{
 use super::lease::{Cause, LastProgress, LeaseEntry, LeaseState};
 use super::placement::ClientIndex;
 use super::remote::{MAX_REPEATS, Poll};
-use super::{Dispatch, DispatchEffect, RelayedAnswer, environment};
+use super::{Dispatch, DispatchEffect, RelayedAnswer};
 use crate::coordinator::needs::ResourceNeeds;
+use crate::machine_environment;
 
 /// Most clients of a build.
 const MAX_CLIENTS: usize = 10_000;
@@ -46,7 +47,7 @@ impl Dispatch {
         if !token.roles.permit(Role::Build) {
             return Err(refusal(RefusalCode::Role, "the token does not have the role 'build'"));
         }
-        let warnings = environment::compare(own, &hello.environment)?;
+        let warnings = machine_environment::compare(own, &hello.environment)?;
         let client = self.admit(now_ms, token, hello)?;
         let now = self.link.at(now_ms);
         self.disconnect(client);

@@ -6,8 +6,8 @@ mod placement;
 mod simulation;
 
 use tanto_protocol::{
-    AttemptSpec, ConnectionId, Environment, Heartbeat, Hello, InstanceId, Lease, LeaseId, LeaseProgress, Role, Roles,
-    TokenIdentity, WorkAnswer, WorkRequest,
+    AttemptSpec, ConnectionId, Digest, Environment, Heartbeat, Hello, InstanceId, Lease, LeaseId, LeaseProgress, Role,
+    Roles, TokenIdentity, WorkAnswer, WorkRequest,
 };
 
 use super::lease::{LeaseRecord, LeaseTerms};
@@ -106,7 +106,14 @@ fn needs(package: PackageId) -> PackageNeeds<'static> {
 
 fn lease(number: u64, attempt: u32) -> Lease {
     let spec = AttemptSpec { attempt, name: "a-1".into(), location: "a/a".into(), ..AttemptSpec::default() };
-    Lease { lease: lease_id(number), spec, tree: None, packages: vec![], features: vec![] }
+    Lease { lease: lease_id(number), spec, tree: Some(tree(number)), packages: vec![], features: vec![] }
+}
+
+/// The tree of a lease.
+fn tree(number: u64) -> Digest {
+    let mut tree = Digest([0; 32]);
+    tree.0[..8].copy_from_slice(&number.to_le_bytes());
+    tree
 }
 
 /// Connects client `name` with its own token.

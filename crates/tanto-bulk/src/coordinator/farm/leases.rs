@@ -49,7 +49,7 @@ impl Coordinator<'_> {
     pub(super) fn start_on_client(&mut self, job: JobId, here: bool, schedule: &mut Schedule) -> Option<JobInfo> {
         let JobId(package) = job;
         let now_ms = self.clock.now_ms();
-        let is_changed = self.farm.as_ref().is_some_and(|farm| farm.changed.contains(&package));
+        let is_changed = self.farm.as_ref().is_some_and(|farm| farm.tree.is_changed(package));
         if is_changed || self.dispatch.current(package).is_some() {
             return None;
         }
@@ -66,7 +66,7 @@ impl Coordinator<'_> {
         schedule.take_elsewhere(job);
         self.estimator.started(job);
         let spec = self.begin_attempt(package, failures, ClientIndex::Remote(client));
-        let tree = self.farm.as_ref().and_then(|farm| farm.description.tree);
+        let tree = self.farm.as_ref().and_then(|farm| farm.tree.manifest());
         let lease = Lease { lease, spec, tree, packages, features: Vec::new() };
         let terms = self.lease_terms(package);
         let began_ms = self.running[&package].began_ms;
@@ -96,8 +96,8 @@ impl Coordinator<'_> {
         elsewhere: bool,
         running: &[RunningAttempt],
     ) -> String {
-        if self.farm.as_ref().is_some_and(|farm| farm.changed.contains(&package)) {
-            return "waiting for a slot of this machine: clients have an older version of its directory".to_owned();
+        if self.farm.as_ref().is_some_and(|farm| farm.tree.is_changed(package)) {
+            return "waiting for a slot of this machine, or until the package tree was scanned for clients".to_owned();
         }
         let (_, excluded) = self.last_failures(package);
         let needs = needs(&self.plan, package, self.labels(package));

@@ -56,13 +56,13 @@ impl Coordinator<'_> {
         farm.places.elsewhere.iter().for_each(|&package| schedule.set_elsewhere(JobId(package), true));
     }
 
-    /// Has this machine take ready packages that need not be built, or cannot be built elsewhere.
+    /// Has this machine take ready packages that need not be built.
     pub(super) fn take_back_packages(&mut self, schedule: &mut Schedule) {
         let Some(farm) = &self.farm else { return };
         let is_ready = |package: PackageId| schedule.state(JobId(package)) == schedule::State::Ready;
         let ready = farm.places.elsewhere.iter().copied().filter(|&package| is_ready(package));
         let is_due = |package: PackageId| self.plan.build_reason(package).is_some();
-        let local: Vec<PackageId> = ready.filter(|it| farm.changed.contains(it) || !is_due(*it)).collect();
+        let local: Vec<PackageId> = ready.filter(|it| !is_due(*it)).collect();
         for package in local {
             schedule.set_elsewhere(JobId(package), false);
             if let Some(farm) = &mut self.farm {

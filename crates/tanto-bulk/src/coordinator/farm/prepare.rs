@@ -14,6 +14,7 @@ use tanto_record::database::Database;
 use super::Farm;
 use super::place::Places;
 use super::restart::EarlierLeases;
+use super::tree::{FarmTree, TreeSource};
 use crate::config::Config;
 use crate::coordinator::acceptance::Acceptance;
 use crate::coordinator::dispatch::LeaseTimes;
@@ -37,39 +38,48 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
     }
     let blobs = config.server_dir().join("blobs");
     let store = Store::open(&blobs, StoreLimits::default()).map_err(|error| failed(&blobs, &error))?;
-    let tree = PathBuf::from(&config.pkgsrc);
-    let manifest = scanned(config, &tree, "tree-digests")?;
+    let source = TreeSource {
+        root: PathBuf::from(&config.pkgsrc),
+        cache: Path::new(&config.state).join("tree-digests"),
+        blobs: blobs.clone(),
+    };
+    let manifest = source.scan(&store)?;
     let mut description = BuildDescription {
         build: config.build_name.clone(),
         run,
         environment: Environment::new(),
         settings: config.shared(),
-        tree: Some(put(&store, &tree, &manifest.text())?),
+        tree: Some(manifest),
         kit: file_blob(&store, Path::new(&config.bootstrapkit))?,
         makeconf: config.makeconf().map_or(Ok(None), |path| file_blob(&store, &path))?,
     };
-    let fetched: Vec<_> = description.blobs().map(|digest| tanto_cas::Digest(digest.0)).collect();
-    // Until the server asks which blobs are needed.
-    store.pin(&fetched, SystemTime::now() + PINNED).map_err(|error| failed(&blobs, &error))?;
+    let fetched: Vec<_> = description.blobs().collect();
+    pin(&store, &blobs, &fetched)?;
     description.environment = build_environment(config, &description);
     let packages = package_blobs(config, plan)?;
     let earlier = EarlierLeases { leases: database.leases(run)?, work: database.client_work(run, RUNS)? };
     let places = Places::new(config, plan);
     let times = LeaseTimes::of(config);
+    let tree = FarmTree::new(source, manifest);
     let acceptance = Acceptance::of_this_program().map_err(BulkError::of("accepting results"))?;
     Ok(Some(Farm { places, times, earlier, ..Farm::new(description, store, tree, packages, acceptance) }))
+}
+
+/// Keeps blobs until the server asks which ones are needed.
+pub(super) fn pin(store: &Store, path: &Path, digests: &[Digest]) -> Result<(), BulkError> {
+    let digests: Vec<_> = digests.iter().map(|digest| tanto_cas::Digest(digest.0)).collect();
+    store.pin(&digests, SystemTime::now() + PINNED).map(drop).map_err(|error| failed(path, &error))
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> BulkError {
     BulkError::Invalid(format!("{}: {error}", path.display()))
 }
 
-/// Hashes the files of a directory that have changed since the last build.
-fn scanned(config: &Config, dir: &Path, cache: &str) -> Result<Manifest, BulkError> {
-    let cache_file = Path::new(&config.state).join(cache);
-    let mut cache = DigestCache::load(&cache_file);
+/// Hashes the files of a directory that have changed since the cache was written.
+pub(super) fn scanned(dir: &Path, cache_file: &Path) -> Result<Manifest, BulkError> {
+    let mut cache = DigestCache::load(cache_file);
     let manifest = scan(dir, &ScanOptions::default(), &mut cache).map_err(|error| failed(dir, &error))?;
-    cache.save(&cache_file).map_err(BulkError::io("writing ", &cache_file))?;
+    cache.save(cache_file).map_err(BulkError::io("writing ", cache_file))?;
     Ok(manifest)
 }
 
@@ -82,7 +92,7 @@ fn file_blob(store: &Store, path: &Path) -> Result<Option<Digest>, BulkError> {
     put(store, path, &bytes).map(Some)
 }
 
-fn put(store: &Store, path: &Path, bytes: &[u8]) -> Result<Digest, BulkError> {
+pub(super) fn put(store: &Store, path: &Path, bytes: &[u8]) -> Result<Digest, BulkError> {
     let stored = store.add(&mut &bytes[..], bytes.len() as u64, Durability::Process);
     stored.map(|BlobInfo { digest, .. }| Digest(digest.0)).map_err(|error| failed(path, &error))
 }
@@ -91,7 +101,7 @@ fn put(store: &Store, path: &Path, bytes: &[u8]) -> Result<Digest, BulkError> {
 fn package_blobs(config: &Config, plan: &Plan) -> Result<HashMap<String, PackageBlob>, BulkError> {
     let dir = Path::new(&config.packages).join(ALL);
     fs::create_dir_all(&dir).map_err(BulkError::io("opening ", &dir))?;
-    let manifest = scanned(config, &dir, "package-digests")?;
+    let manifest = scanned(&dir, &Path::new(&config.state).join("package-digests"))?;
     let files = manifest.entries().iter().filter(|entry| entry.mode.is_file());
     let files: HashMap<&[u8], BlobInfo> = files.map(|entry| (&*entry.path, entry.blob())).collect();
     let blob = |name: &String| {

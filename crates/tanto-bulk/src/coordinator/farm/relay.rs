@@ -19,9 +19,7 @@ impl Coordinator<'_> {
         let Some(farm) = &self.farm else { return };
         self.dispatch.link_up(now_ms);
         self.control.send_to_server(&ToServer::Build { name: farm.description.build.clone() });
-        if let Some(manifest) = farm.description.tree {
-            self.control.send_to_server(&ToServer::ProvideTree { manifest, root: farm.tree.clone() });
-        }
+        farm.tree.all_provided().iter().for_each(|tree| self.control.send_to_server(tree));
         let files: Vec<ProvidedFile> = farm.packages.values().map(|blob| self.provided(blob)).collect();
         for files in files.chunks(MAX_PROVIDED) {
             self.control.send_to_server(&ToServer::Provide { files: files.to_vec() });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tanto_exec::job::{JobId, JobInfo};
 use tanto_exec::schedule::{Next, Schedule, State as JobState};
+use tanto_protocol::Digest;
 use tanto_record::database::{AttemptRow, Change, ClientWorkRow, LeaseRow};
 
 use crate::config::Stage;
@@ -25,7 +26,6 @@ impl Coordinator<'_> {
     pub(in crate::coordinator) fn record_leases(&mut self) {
         let records = self.dispatch.take_records();
         let Some(farm) = self.farm.as_mut().filter(|_| !records.is_empty()) else { return };
-        let tree = farm.tree_digest();
         for it in records {
             self.journal.record(Change::Lease(LeaseRow {
                 lease: it.lease.to_string(),
@@ -36,7 +36,7 @@ impl Coordinator<'_> {
                 began_ms: self.epoch_ms.saturating_add(it.began_ms),
                 state: it.state.name().to_owned(),
                 cause: it.state.cause().map_or("", Cause::name).to_owned(),
-                tree: tree.clone(),
+                tree: tree_text(it.tree),
                 environment: farm.environment.clone(),
             }));
         }
@@ -75,6 +75,7 @@ impl Coordinator<'_> {
             attempt: row.attempt,
             client: row.client.clone(),
             token: row.token.clone(),
+            tree: row.tree.parse().ok(),
             began_ms: row.began_ms.saturating_sub(self.epoch_ms),
             state: LeaseState::restore(&row.state, &row.cause)?,
         })
@@ -83,7 +84,8 @@ impl Coordinator<'_> {
     /// Whether the result of a lease would be that of a new attempt.
     fn may_continue(&self, row: &LeaseRow, schedule: &Schedule) -> bool {
         let Some(farm) = &self.farm else { return false };
-        let same_files = row.tree == farm.tree_digest() && row.environment == farm.environment;
+        // This coordinator knows only the tree as it is now. A lease of an older one may lack files that were changed.
+        let same_files = row.tree == tree_text(farm.tree.manifest()) && row.environment == farm.environment;
         let is_open = self.plan.package(row.job).state() == State::Open;
         same_files && is_open && schedule.state(JobId(row.job)) == JobState::Ready
     }
@@ -131,6 +133,11 @@ impl Coordinator<'_> {
     pub(in crate::coordinator) fn take_continued(&mut self) -> Vec<(JobId, JobInfo)> {
         self.farm.as_mut().map(|farm| std::mem::take(&mut farm.continued)).unwrap_or_default()
     }
+}
+
+/// The name of a tree in the database; empty if there is none.
+fn tree_text(tree: Option<Digest>) -> String {
+    tree.map(|it| it.to_string()).unwrap_or_default()
 }
 
 /// Completes the jobs of packages that are not built, so that those that depend on them are ready.

@@ -3,6 +3,7 @@
 use tanto_testing::{Random, seeds};
 
 use super::*;
+use crate::manifest::TreeEntry;
 
 /// More would take minutes.
 const MAX_SEEDS: usize = 150;
@@ -76,6 +77,34 @@ fn random_trees_become_each_other() {
         assert_eq!(unchanged, Applied::default(), "seed {seed}");
         sync(&store, &old, &place.at("t"), &options(), &mut cache).unwrap();
         assert_eq!(names(&place, "t"), names(&place, "old"), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_tree_shares_files_with_another_one() {
+    for seed in seeds(15).take(MAX_SEEDS) {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let place = Scratch::new("cas-linked");
+        for top in ["old", "new"] {
+            write_random(&place, top, &mut random);
+        }
+        let [full, changes] =
+            ["full", "changes"].map(|name| Store::open(&place.at(name), StoreLimits::default()).unwrap());
+        let old = import(&place, "old", &full);
+        let new = import(&place, "new", &full);
+        let linked = link(&place.at("old"), &old, &place.at("t"), &new, &options()).unwrap();
+        assert_eq!(scan_of(&place, "t"), linked, "seed {seed}");
+        let is_shared = |entry: &TreeEntry| old.entries().contains(entry) && entry.mode != TreeMode::EmptyDir;
+        assert!(new.entries().iter().all(|entry| is_shared(entry) == linked.entries().contains(entry)), "seed {seed}");
+        // Only the other contents are needed.
+        for blob in new.entries().iter().filter(|it| !is_shared(it) && it.mode != TreeMode::EmptyDir) {
+            let mut content = full.read_verified(&blob.digest).unwrap();
+            changes.put(&mut content, &blob.digest, blob.size, Durability::Process).unwrap();
+        }
+        apply(&changes, &linked, &new, &place.at("t"), &options()).unwrap();
+        assert_eq!(scan_of(&place, "t"), new, "seed {seed}");
+        assert_eq!(scan_of(&place, "old"), old, "seed {seed}");
     }
 }
 

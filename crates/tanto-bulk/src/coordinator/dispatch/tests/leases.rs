@@ -393,7 +393,8 @@ fn coordinator_restart_keeps_running_attempts() {
         Ok(ResultAnswer::Pending)
     );
     let records = latest(&[records, restored.take_records()].concat());
-    assert_eq!(records.last().unwrap().state, LeaseState::Reported);
+    let last = records.last().unwrap();
+    assert_eq!((last.state, last.tree), (LeaseState::Reported, Some(tree(1))));
     let mut again = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, BTreeMap::new(), |_| TERMS);
     again.link_up(0);
     say_hello(&mut again, &Hello { held: vec![lease_id(1)], ..hello("a", 1, &[]) }, 3).unwrap();

@@ -2,8 +2,7 @@
 
 use tanto_protocol::{Environment, Refusal, RefusalCode};
 
-/// The property whose patch level may differ: the release of the kernel.
-const KERNEL: &str = "kernel";
+use super::KERNEL;
 
 /// Returns warnings of differences that do not matter. Another environment is refused with the parts that differ.
 pub fn compare(own: &Environment, other: &Environment) -> Result<Vec<String>, Refusal> {
