@@ -1,4 +1,5 @@
-"""Distrusts a client, after a build and during one: what it has built is built again, and all that was built with that.
+"""Trusts some clients with what many packages need. Distrusts a client, after a build and during one: what it has built is built
+again, and all that was built with that.
 
     trust.py TANTO
 """
@@ -110,12 +111,32 @@ def during_a_build(tanto, directory):
     print("ok distrust: during a build, all packages of a client are built again")
 
 
+def trusted_clients_build_what_many_need(tanto, directory):
+    """A client that is not trusted builds the others, and what many need waits."""
+    settings = 'build_clients = 1\ntrusted = ["member"]\ntrust_reach = 2\n'
+    with Farm(tanto, directory, LOCATIONS, settings, kind=Some) as farm:
+        config = directory / "bulk.toml"
+        config.write_text(config.read_text() + places(away=["*/*"]))
+        farm.serve()
+        start(farm, "guest", "away")
+        build = farm.build()
+        until(lambda: "waiting for a trusted client" in why(farm, "libone"), "libone waits")
+        until(lambda: "done" in why(farm, "zero"), "others do not")
+        start(farm, "member", "away")
+        farm.wait(build, 0, "build.log")
+        clients = {name: client for _, name, client in builds(farm)}
+        wide = {name for name in clients if name.startswith("libone-")}
+        assert {clients[name] for name in wide} == {"member"}, clients
+        assert "guest" in clients.values() and sorted(clients) == farm.place.packages(), clients
+    print("ok trusted: what many packages need is built by a trusted client")
+
+
 def main():
     tanto = Path(sys.argv[1]).resolve()
     if not can_create_sandboxes(None):
         print("trust: skipped: this machine permits no sandboxes")
         return
-    for test in (after_a_build, during_a_build):
+    for test in (after_a_build, during_a_build, trusted_clients_build_what_many_need):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

@@ -232,6 +232,15 @@ mod tests {
     }
 
     #[test]
+    fn trusted_clients_are_read_and_written() {
+        let config = read("trusted = [\"builder-1\", \"b2\"]\ntrust_reach = 100\n").unwrap();
+        assert_eq!((&config.trusted[..], config.trust_reach), (&["builder-1".to_owned(), "b2".to_owned()][..], 100));
+        let again = read(&config.text()).unwrap();
+        assert_eq!((again.trusted, again.trust_reach), (config.trusted.clone(), 100));
+        assert!(!config.shared().contains("trust"), "clients need not know");
+    }
+
+    #[test]
     fn limits_are_passed_to_the_monitor() {
         let limits =
             read("cpu_limit = \"1h\"\nmemory_limit = \"2G\"\nlog_limit = \"1M\"\ndisk_limit = \"3G\"").unwrap().limits;

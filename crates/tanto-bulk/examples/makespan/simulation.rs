@@ -345,6 +345,7 @@ impl<'a> Simulation<'a> {
                 usage: ResourceNeeds::default(),
                 root: false,
                 labels: if is_long { &stable } else { &[] },
+                trusted: None,
                 excluded: &[],
                 long_lived: false,
                 elsewhere: false,

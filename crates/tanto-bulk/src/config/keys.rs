@@ -27,7 +27,7 @@ pub(super) enum Field {
     Name(fn(&mut Config) -> &mut String),
     Flag(fn(&mut Config) -> &mut bool),
     Count(fn(&mut Config) -> &mut usize),
-    /// Labels of a machine.
+    /// Labels of a machine, or names of clients.
     Labels(fn(&mut Config) -> &mut Vec<String>),
     Time(fn(&mut Config) -> &mut Option<i64>),
     Size(fn(&mut Config) -> &mut Option<u64>),
@@ -236,6 +236,10 @@ values {
         "And at most for this time.";
     labels: Labels = Vec::new(),
         "The labels of this machine, such as [\"big\"]: packages that need another one are built elsewhere.";
+    trusted: Labels = Vec::new(),
+        "The names of trusted clients, such as [\"builder-1\"].";
+    trust_reach: Count = 0,
+        "Packages that at least so many others need are built only by trusted clients and this machine. 0: no package is.";
 }
 limits {
     "hang_timeout": Time hang_ms,

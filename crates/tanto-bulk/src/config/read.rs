@@ -29,7 +29,7 @@ pub enum ConfigProblem {
     Message(String),
 }
 
-/// Most labels of a machine, and most patterns of packages.
+/// Most labels of a machine, most trusted clients, and most patterns of packages.
 const MAX_LABELS: usize = 64;
 const MAX_PATTERNS: usize = 1_000;
 /// The limit of counts.
@@ -127,7 +127,7 @@ fn address(value: &Value<'_>) -> Result<String, ConfigError> {
 fn labels(value: &Value<'_>) -> Result<Vec<String>, ConfigError> {
     let list = value.get_ref().as_array().ok_or_else(|| error_at(value, "expected a list such as [\"big\"]"))?;
     if list.len() > MAX_LABELS {
-        return Err(error_at(value, &format!("expected at most {MAX_LABELS} labels")));
+        return Err(error_at(value, &format!("expected at most {MAX_LABELS} names")));
     }
     list.iter().map(checked_name).collect()
 }

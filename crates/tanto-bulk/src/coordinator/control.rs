@@ -406,6 +406,9 @@ impl Control<'_, '_> {
         }
         self.schedule.reprioritize();
         rewired.iter().for_each(|&package| self.coordinator.record_package(package));
+        if !rewired.is_empty() {
+            self.coordinator.update_trust();
+        }
         let records = StateRecord::merged(std::mem::take(&mut self.records));
         self.coordinator.record_states(&records);
         self.coordinator.publish(&records, self.schedule, self.view);

@@ -13,6 +13,7 @@ mod results;
 mod roots;
 pub mod starter;
 mod tree;
+mod trust;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -33,6 +34,7 @@ use self::place::Places;
 use self::restart::EarlierLeases;
 use self::starter::ClientStarter;
 use self::tree::FarmTree;
+use self::trust::TrustRule;
 use super::acceptance::{Acceptance, AcceptedPackage};
 use super::control_socket::LinkEvent;
 use super::dispatch::{DispatchEffect, LeaseTimes};
@@ -70,6 +72,7 @@ pub struct Farm {
     settling: Vec<(LeaseId, Option<u64>)>,
     wakeups: VecDeque<Wakeup<AttemptEvent>>,
     pub places: Places,
+    trust: TrustRule,
     pub times: LeaseTimes,
     /// When the numbers for metrics are sent again.
     gauges_due_ms: i64,
@@ -114,6 +117,7 @@ impl Farm {
             settling: Vec::new(),
             wakeups: VecDeque::new(),
             places: Places::default(),
+            trust: TrustRule::default(),
             times: LeaseTimes::default(),
             gauges_due_ms: i64::MIN,
             starter: None,
@@ -206,7 +210,8 @@ impl Coordinator<'_> {
     pub(super) fn want_clients(&mut self, schedule: &Schedule) {
         let Some(farm) = &mut self.farm else { return };
         let Some(starter) = &mut farm.starter else { return };
-        let packages = schedule.ready_jobs().filter(|job| !farm.tree.is_changed(job.0)).count();
+        let is_for_all = |job: &JobId| !farm.tree.is_changed(job.0) && farm.trust.clients(job.0).is_none();
+        let packages = schedule.ready_jobs().filter(is_for_all).count();
         let clients = self.dispatch.clients().iter().filter(|client| client.is_live()).count();
         starter.want(self.clock.now_ms(), packages, clients);
     }

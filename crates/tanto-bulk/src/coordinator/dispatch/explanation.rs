@@ -25,7 +25,7 @@ impl Dispatch {
     pub fn why_not(&self, now_ms: i64, needs: &PackageNeeds<'_>, running: &[RunningAttempt]) -> String {
         let eligible = self.eligible(self.link.at(now_ms), needs);
         let why = match eligible.is_empty() {
-            true if self.suits_this_machine(needs) => why_not_here(self.local.has_free()).to_owned(),
+            true if self.suits_this_machine(needs) => self.why_not_here(needs).to_owned(),
             true => return self.why_none_is_eligible(needs),
             false => self.why_not_on(&eligible, needs),
         };
@@ -77,11 +77,20 @@ impl Dispatch {
         (it.slots as usize).saturating_sub(self.active_leases(it))
     }
 
+    fn why_not_here(&self, needs: &PackageNeeds<'_>) -> &'static str {
+        match () {
+            () if self.local.has_free() => "waiting for its turn",
+            () if needs.trusted.is_some() => "waiting for a trusted client, or a free slot of this machine",
+            () => "waiting for a free slot",
+        }
+    }
+
     fn why_not_on(&self, eligible: &[usize], needs: &PackageNeeds<'_>) -> String {
         let waiting = eligible.iter().copied().filter(|&client| self.clients[client].free_slots() > 0);
         let Some(best) = waiting.max_by_key(|&client| (self.headroom(client).memory_kib, std::cmp::Reverse(client)))
         else {
-            return "waiting for a client with a free slot".to_owned();
+            let client = if needs.trusted.is_some() { "trusted client" } else { "client" };
+            return format!("waiting for a {client} with a free slot");
         };
         let name = &self.clients[best].name;
         let ResourceNeeds { memory_kib, disk_kib } = self.headroom(best);
@@ -103,6 +112,9 @@ impl Dispatch {
         match () {
             () if !needs.labels.is_empty() && !self.has_labels(needs.labels) => {
                 format!("waiting for a client with the label {}", needs.labels.join(", "))
+            }
+            () if needs.trusted.is_some() && !self.has_trusted_client(needs) => {
+                "waiting for a trusted client".to_owned()
             }
             () if !self.has_enabled_client() => "waiting for a client to connect".to_owned(),
             () => "waiting for a client that builds as root".to_owned(),
@@ -129,10 +141,6 @@ impl Dispatch {
         let first = by_end(running, |it| matches!(it, ClientIndex::Local(_))).into_iter().next();
         first.filter(|_| waits)?.left_ms
     }
-}
-
-fn why_not_here(has_free_slot: bool) -> &'static str {
-    if has_free_slot { "waiting for its turn" } else { "waiting for a free slot" }
 }
 
 /// The attempts of some clients, by their expected end, those of unknown length at the end.

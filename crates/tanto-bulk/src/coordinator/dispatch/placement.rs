@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lease::LeaseState;
 use super::remote::RemoteClient;
+use super::trust::is_trusted;
 use super::{Dispatch, MAX_LOSSES};
 use crate::coordinator::needs::ResourceNeeds;
 use crate::resolve::PackageId;
@@ -32,6 +33,8 @@ pub struct PackageNeeds<'a> {
     pub root: bool,
     /// Labels that the client must have.
     pub labels: &'a [String],
+    /// Only these clients, and this machine; `None`: all.
+    pub trusted: Option<&'a [String]>,
     /// Avoided: the package failed there.
     pub excluded: &'a [ClientIndex],
     /// Only long-lived clients.
@@ -167,7 +170,8 @@ impl Dispatch {
 
     /// The clients that may build a package, free or not. Excluded ones are among them only if there is no other.
     pub(super) fn eligible(&self, now: i64, needs: &PackageNeeds<'_>) -> Vec<usize> {
-        let suits = |it: &RemoteClient| (it.root || !needs.root) && it.has_labels(needs.labels);
+        let suits =
+            |it: &RemoteClient| (it.root || !needs.root) && it.has_labels(needs.labels) && is_trusted(it, needs);
         let all = (0..self.clients.len()).filter(|&it| self.clients[it].is_enabled() && suits(&self.clients[it]));
         let mut eligible: Vec<usize> = all.collect();
         let excluded = |client: &usize| needs.excluded.contains(&ClientIndex::Remote(*client));

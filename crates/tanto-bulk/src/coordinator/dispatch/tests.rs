@@ -98,6 +98,7 @@ fn needs(package: PackageId) -> PackageNeeds<'static> {
         usage: TERMS.needs,
         root: false,
         labels: &[],
+        trusted: None,
         excluded: &[],
         long_lived: false,
         elsewhere: false,

@@ -1,10 +1,27 @@
-//! Clients whose packages are not to be used.
+//! Clients that are trusted more than others, and those whose packages are not to be used.
 
-use super::Dispatch;
 use super::lease::{Cause, LeaseState};
+use super::remote::RemoteClient;
+use super::{Dispatch, PackageNeeds};
 use crate::resolve::PackageId;
 
+/// Whether a client is trusted with a package.
+pub(super) fn is_trusted(client: &RemoteClient, needs: &PackageNeeds<'_>) -> bool {
+    needs.trusted.is_none_or(|names| names.contains(&client.name))
+}
+
 impl Dispatch {
+    /// Returns whether one of these clients has a free slot.
+    pub fn has_free_client_of(&self, names: &[String]) -> bool {
+        self.free_clients().any(|client| names.contains(&self.clients[client].name))
+    }
+
+    /// Returns whether a client that is trusted with a package, and has its labels, may get leases.
+    pub(super) fn has_trusted_client(&self, needs: &PackageNeeds<'_>) -> bool {
+        let is_it = |it: &RemoteClient| it.is_enabled() && it.has_labels(needs.labels) && is_trusted(it, needs);
+        self.clients.iter().any(is_it)
+    }
+
     /// Gives a client no more leases, and withdraws those that it has. Returns the packages whose results have arrived and
     /// are not durable yet.
     pub fn distrust(&mut self, client: usize) -> Vec<PackageId> {

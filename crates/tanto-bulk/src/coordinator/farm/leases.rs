@@ -33,8 +33,8 @@ impl Coordinator<'_> {
         if self.farm.is_none() || !self.dispatch.has_free_client() {
             return Ok(started);
         }
-        let candidates: Vec<JobId> =
-            schedule.ready_jobs().filter(|job| self.has_place(job.0)).take(MAX_CANDIDATES).collect();
+        let may_start = |job: &JobId| self.has_place(job.0) && self.has_trusted_client(job.0);
+        let candidates: Vec<JobId> = schedule.ready_jobs().filter(may_start).take(MAX_CANDIDATES).collect();
         for job in candidates {
             if let Some(info) = self.start_on_client(job, here, schedule) {
                 started.push((job, info));
@@ -57,7 +57,8 @@ impl Coordinator<'_> {
         let packages = self.dependency_blobs(package)?;
         let (failures, excluded) = self.last_failures(package);
         let labels = self.labels(package).to_vec();
-        let needs = needs(&self.plan, package, &labels);
+        let trusted = self.trusted_clients(package).map(<[String]>::to_vec);
+        let needs = needs(&self.plan, package, &labels, trusted.as_deref());
         let needs = PackageNeeds { excluded: excluded.as_slice(), elsewhere: !here, ..needs };
         let Some(ClientIndex::Remote(client)) = self.dispatch.choose(now_ms, &needs) else { return None };
         let lease = LeaseId(random::bytes().ok()?);
@@ -100,7 +101,7 @@ impl Coordinator<'_> {
             return "waiting for a slot of this machine, or until the package tree was scanned for clients".to_owned();
         }
         let (_, excluded) = self.last_failures(package);
-        let needs = needs(&self.plan, package, self.labels(package));
+        let needs = needs(&self.plan, package, self.labels(package), self.trusted_clients(package));
         let needs = PackageNeeds { excluded: excluded.as_slice(), elsewhere, ..needs };
         self.dispatch.why_not(self.clock.now_ms(), &needs, running)
     }
@@ -141,13 +142,14 @@ impl Coordinator<'_> {
 }
 
 /// The conditions of a package for its client.
-fn needs<'a>(plan: &Plan, package: PackageId, labels: &'a [String]) -> PackageNeeds<'a> {
+fn needs<'a>(plan: &Plan, package: PackageId, labels: &'a [String], trusted: Option<&'a [String]>) -> PackageNeeds<'a> {
     let it = plan.package(package);
     PackageNeeds {
         package,
         usage: it.expected(),
         root: !it.usergroup_phase.is_empty(),
         labels,
+        trusted,
         excluded: &[],
         long_lived: false,
         elsewhere: false,

@@ -15,6 +15,7 @@ use super::Farm;
 use super::place::Places;
 use super::restart::EarlierLeases;
 use super::tree::{FarmTree, TreeSource};
+use super::trust::TrustRule;
 use crate::config::Config;
 use crate::coordinator::acceptance::Acceptance;
 use crate::coordinator::dispatch::LeaseTimes;
@@ -58,11 +59,11 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
     description.environment = build_environment(config, &description);
     let packages = package_blobs(config, plan)?;
     let earlier = EarlierLeases { leases: database.leases(run)?, work: database.client_work(run, RUNS)? };
-    let places = Places::new(config, plan);
+    let (places, trust) = (Places::new(config, plan), TrustRule::new(config, plan));
     let times = LeaseTimes::of(config);
     let tree = FarmTree::new(source, manifest);
     let acceptance = Acceptance::of_this_program().map_err(BulkError::of("accepting results"))?;
-    Ok(Some(Farm { places, times, earlier, ..Farm::new(description, store, tree, packages, acceptance) }))
+    Ok(Some(Farm { places, trust, times, earlier, ..Farm::new(description, store, tree, packages, acceptance) }))
 }
 
 /// Keeps blobs until the server asks which ones are needed.

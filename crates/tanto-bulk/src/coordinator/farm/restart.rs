@@ -87,7 +87,8 @@ impl Coordinator<'_> {
         // This coordinator knows only the tree as it is now. A lease of an older one may lack files that were changed.
         let same_files = row.tree == tree_text(farm.tree.manifest()) && row.environment == farm.environment;
         let is_open = self.plan.package(row.job).state() == State::Open;
-        same_files && is_open && schedule.state(JobId(row.job)) == JobState::Ready
+        let is_trusted = farm.trust.clients(row.job).is_none_or(|names| names.contains(&row.client));
+        same_files && is_trusted && is_open && schedule.state(JobId(row.job)) == JobState::Ready
     }
 
     fn continue_lease(&mut self, record: &LeaseRecord, schedule: &mut Schedule) {

@@ -1,5 +1,7 @@
 //! Changes of a plan while its packages are built.
 
+use std::collections::HashSet;
+
 use tanto_record::database::Change;
 
 use super::{Plan, Planned, row};
@@ -27,6 +29,16 @@ impl Plan {
             }
         }
         found
+    }
+
+    /// Returns whether at least `least` packages need a package, directly or indirectly.
+    pub fn has_dependents(&self, package: PackageId, least: usize) -> bool {
+        let mut seen = HashSet::from([package]);
+        let mut next = vec![package];
+        while let Some(package) = next.pop().filter(|_| seen.len() <= least) {
+            next.extend(self.dependents(package).iter().filter(|&&user| seen.insert(user)));
+        }
+        seen.len() > least
     }
 
     /// Finds packages by PKGNAME, by directory, or by PKGBASE. An error is a message.

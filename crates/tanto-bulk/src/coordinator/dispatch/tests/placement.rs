@@ -105,6 +105,30 @@ fn labels_and_users_are_required() {
 }
 
 #[test]
+fn package_that_many_need_waits_for_a_trusted_client() {
+    let mut dispatch = dispatch();
+    let (names, labels) = (["b".to_owned(), "c".to_owned()], ["big".to_owned()]);
+    let wide = PackageNeeds { trusted: Some(&names), elsewhere: true, ..needs(1) };
+    let big = PackageNeeds { labels: &labels, ..wide };
+    join(&mut dispatch, 1, &Hello { labels: labels.to_vec(), ..hello("a", 1, &[]) });
+    assert_eq!([wide, big].map(|needs| dispatch.choose(0, &needs)), [None, None]);
+    for needs in [wide, big] {
+        assert_eq!(dispatch.why_not(0, &needs, &[]), "waiting for a trusted client");
+    }
+    let here = PackageNeeds { elsewhere: false, ..wide };
+    assert_eq!(dispatch.why_not(0, &here, &[]), "waiting for a trusted client, or a free slot of this machine");
+    assert!(!dispatch.has_free_client_of(&names));
+    join(&mut dispatch, 2, &Hello { slots: 1, ..hello("b", 1, &[]) });
+    assert!(dispatch.has_free_client_of(&names));
+    assert_eq!([wide, big].map(|needs| dispatch.choose(0, &needs)), [remote(1), None]);
+    dispatch.offer(0, 1, 1, lease(1, 1), TERMS);
+    let other = PackageNeeds { package: 2, ..wide };
+    assert_eq!(dispatch.choose(0, &other), None);
+    assert!(dispatch.why_not(0, &other, &[]).starts_with("waiting for a trusted client with a free slot"));
+    assert_eq!(dispatch.choose(0, &needs(3)), remote(0), "others are for all");
+}
+
+#[test]
 fn fastest_client_is_best() {
     let mut dispatch = dispatch();
     for (number, name) in (1..).zip(["a", "b", "c"]) {
