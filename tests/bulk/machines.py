@@ -5,9 +5,11 @@
 The result is that of a build on one machine.
 """
 
+import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from farm import Farm, until
@@ -23,8 +25,10 @@ def same_outcomes_as_on_one_machine(tanto, directory):
         farm.serve()
         for name in ("builder-1", "builder-2"):
             farm.token(name)
+        renew_certificate(farm)
+        for name in ("builder-1", "builder-2"):
             # They keep no packages that they do not use.
-        farm.client(name, "--slots", "2", "--cache-size", "0K")
+            farm.client(name, "--slots", "2", "--cache-size", "0K")
         build = farm.build()
         farm.wait(build, 0, "build.log")
         assert farm.place.packages() == one.packages(), "other packages are there"
@@ -33,6 +37,15 @@ def same_outcomes_as_on_one_machine(tanto, directory):
         assert any(client.startswith("builder-") for client in clients.values()), clients
         remote = sum(client.startswith("builder-") for client in clients.values())
     print(f"ok machines: {len(clients)} packages are built, {remote} of them by two clients")
+
+
+def renew_certificate(farm):
+    """Replaces the certificate of the running server, as the server itself does when it is old."""
+    leaf = farm.directory / "state/serve/tls/leaf.pem"
+    first, old = leaf.read_bytes(), time.time() - 31 * 24 * 3600
+    os.utime(leaf, (old, old))
+    farm.wait(farm.start("renew.log", "renew", str(farm.directory / "state/serve")), 0, "renew.log")
+    assert leaf.read_bytes() != first
 
 
 def failures_are_those_of_one_machine(tanto, directory):

@@ -11,4 +11,4 @@ mod server;
 pub mod server_dir;
 pub mod tokens;
 
-pub use self::server::{HttpFuzzer, Limits, Options, ServeError, Server, fuzz_route, serve};
+pub use self::server::{HttpFuzzer, Limits, Options, Renewal, ServeError, Server, fuzz_route, serve};

@@ -9,6 +9,7 @@ mod fuzzing;
 mod limits;
 mod metrics;
 mod packs;
+mod renewal;
 mod requests;
 mod route;
 mod stalls;
@@ -40,6 +41,7 @@ use crate::tokens::{TokenError, TokenTable};
 
 pub use self::fuzzing::HttpFuzzer;
 pub use self::limits::Limits;
+pub use self::renewal::Renewal;
 pub use self::route::fuzz_route;
 
 #[derive(Clone, Debug)]
@@ -50,6 +52,8 @@ pub struct Options {
     /// Without TLS, which only a loopback address permits.
     pub plain: bool,
     pub limits: Limits,
+    /// `None`: nothing renews the certificate while the server runs.
+    pub renewal: Option<Renewal>,
     /// Gets a line for each event.
     pub log: fn(&str),
 }
@@ -152,6 +156,8 @@ impl Server {
         let mut connections = JoinSet::new();
         let builds = tokio::spawn(builds::follow(self.shared.clone()));
         let collection = tokio::spawn(collection::run(self.shared.clone()));
+        let Options { renewal, log, .. } = self.shared.options.clone();
+        let renewal = renewal.map(|renewal| tokio::spawn(renewal::run(renewal, log)));
         loop {
             tokio::select! {
                 () = &mut stop => break,
@@ -168,6 +174,9 @@ impl Server {
         }
         builds.abort();
         collection.abort();
+        if let Some(renewal) = renewal {
+            renewal.abort();
+        }
         connections.shutdown().await;
     }
 }

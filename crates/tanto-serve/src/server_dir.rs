@@ -16,6 +16,8 @@ use crate::files::replace_private;
 
 /// The certificate is replaced when it is older.
 const RENEWAL: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// The directory of the authority in a build's state directory.
+pub const AUTHORITY: &str = "ca";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerDirError {
@@ -27,6 +29,8 @@ pub enum ServerDirError {
     Name(String),
     #[error("{} has a build '{name}' with the state directory {} already; set another build_name", dir.display(), state.display())]
     Taken { dir: PathBuf, name: String, state: PathBuf },
+    #[error("{} is old, and the authority that has signed it is in no state directory of {}", .0.join("tls/leaf.pem").display(), .0.join("builds").display())]
+    NoAuthority(PathBuf),
     #[error("another server uses {}", .0.display())]
     Locked(PathBuf),
 }
@@ -67,9 +71,7 @@ pub fn prepare(dir: &Path, build: &ServedBuild<'_>) -> Result<(), ServerDirError
 /// Replaces the certificate if that is necessary. A running server notices.
 fn renew(dir: &Path, build: &ServedBuild<'_>) -> Result<(), ServerDirError> {
     let tls = dir.join("tls");
-    let path = tls.join("renewal.lock");
-    let guard = lock::open_lock_file(&path).map_err(failed(&path))?;
-    lock::lock_exclusive(&guard, Duration::MAX, || ()).map_err(failed(&path))?;
+    let _guard = lock_certificate(&tls)?;
     authority::create(build.authority)?;
     let ours = authority::certificate(build.authority)?;
     let (issuer, names, leaf) = (tls.join("authority.pem"), tls.join("names"), tls.join("leaf.pem"));
@@ -84,6 +86,34 @@ fn renew(dir: &Path, build: &ServedBuild<'_>) -> Result<(), ServerDirError> {
     authority::issue_leaf(build.authority, build.hosts, &leaf)?;
     replace_private(&names, hosts.as_bytes()).map_err(failed(&names))?;
     replace_private(&issuer, ours.as_bytes()).map_err(failed(&issuer))
+}
+
+/// Replaces the certificate if it is old, with the authority that has signed it. A running server notices.
+pub fn renew_old(dir: &Path) -> Result<(), ServerDirError> {
+    let tls = dir.join("tls");
+    let _guard = lock_certificate(&tls)?;
+    let (issuer, names, leaf) = (tls.join("authority.pem"), tls.join("names"), tls.join("leaf.pem"));
+    let (Some(issuer), Some(names)) = (read(&issuer)?, read(&names)?) else { return Ok(()) };
+    if is_fresh(&leaf) {
+        return Ok(());
+    }
+    let builds = dir.join("builds");
+    for entry in fs::read_dir(&builds).map_err(failed(&builds))? {
+        let authority = entry.map_err(failed(&builds))?.path().join(AUTHORITY);
+        if authority::certificate(&authority).is_ok_and(|theirs| theirs == issuer) {
+            let names: Vec<String> = names.lines().map(str::to_owned).collect();
+            return Ok(authority::issue_leaf(&authority, &names, &leaf)?);
+        }
+    }
+    Err(ServerDirError::NoAuthority(dir.to_owned()))
+}
+
+/// Nobody else replaces the certificate until the file is closed.
+fn lock_certificate(tls: &Path) -> Result<File, ServerDirError> {
+    let path = tls.join("renewal.lock");
+    let guard = lock::open_lock_file(&path).map_err(failed(&path))?;
+    lock::lock_exclusive(&guard, Duration::MAX, || ()).map_err(failed(&path))?;
+    Ok(guard)
 }
 
 /// Returns the authority's certificate for join files, as PEM.
@@ -240,6 +270,36 @@ mod tests {
         File::options().append(true).open(&leaf).unwrap().set_modified(SystemTime::now() - RENEWAL).unwrap();
         prepare(&dir, &build("a", &state, &authority, &hosts)).unwrap();
         assert_ne!(fs::read_to_string(&leaf).unwrap(), first);
+    }
+
+    #[test]
+    fn an_old_certificate_is_renewed_by_the_authority_that_has_signed_it() {
+        let place = Scratch::new("server-dir-renewal");
+        let dir = place.at("serve");
+        let (one, two) = (place.at("one"), place.at("two"));
+        let hosts = ["localhost".to_owned(), "other".to_owned()];
+        for (name, state) in [("one", &one), ("two", &two)] {
+            fs::create_dir_all(state).unwrap();
+            prepare(&dir, &build(name, state, &state.join(AUTHORITY), &hosts)).unwrap();
+        }
+        let leaf = dir.join("tls/leaf.pem");
+        let read = || fs::read_to_string(&leaf).unwrap();
+        let age =
+            || File::options().append(true).open(&leaf).unwrap().set_modified(SystemTime::now() - RENEWAL).unwrap();
+        let first = read();
+        renew_old(&dir).unwrap();
+        assert_eq!(read(), first, "it is fresh");
+        age();
+        renew_old(&dir).unwrap();
+        let second = read();
+        assert_ne!(second, first);
+        prepare(&dir, &build("one", &one, &one.join(AUTHORITY), &hosts)).unwrap();
+        assert_eq!(read(), second, "it has the same names and authority");
+        age();
+        fs::remove_dir_all(&one).unwrap();
+        let error = renew_old(&dir).unwrap_err();
+        assert!(matches!(error, ServerDirError::NoAuthority(_)), "{error}");
+        assert_eq!(read(), second);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use tanto_bulk::resolve::resolved_scan::{ResolveRequest, resolve_scans};
 use tanto_exec::command_output::CommandOutput;
 use tanto_exec::simulate::usual_slots;
 use tanto_record::views::display::Display;
+use tanto_serve::server_dir;
 use tanto_sys::fs::file;
 use tanto_sys::machine::cpu;
 use tanto_sys::process::lifecycle;
@@ -109,6 +110,7 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
         BulkCommand::Accept(args) => return Ok(run_internal_command(b"accept", args)),
         BulkCommand::Inspect(args) => return Ok(run_internal_command(b"inspect", args)),
         BulkCommand::Signer(args) => return Ok(run_internal_command(b"signer", args)),
+        BulkCommand::Renew(args) => return Ok(run_internal_command(b"renew", args)),
     };
     Ok(CommandOutput::printed(text, 0))
 }
@@ -134,6 +136,7 @@ pub fn run_internal(name: &[u8], args: &[Vec<u8>]) -> Option<CommandOutput> {
         b"inspect" => args.is_empty().then(|| ended(acceptance::inspect_packages())),
         b"signer" => serve_signer(args),
         b"starter" => serve_starter(args),
+        b"renew" => renew_certificate(args),
         _ => return None,
     };
     let refusal = || CommandOutput::failed(format!("'tanto bulk {}' is internal", String::from_utf8_lossy(name)));
@@ -152,6 +155,13 @@ fn serve_starter(args: &[Vec<u8>]) -> Option<CommandOutput> {
     let [state, join, command] = args else { return None };
     let served = starter::serve(file::path(state), file::path(join), std::str::from_utf8(command).ok()?);
     Some(served.map_or_else(|error| failed(&error), |()| CommandOutput::default()))
+}
+
+/// Replaces an old certificate of a server, with its directory as argument.
+fn renew_certificate(args: &[Vec<u8>]) -> Option<CommandOutput> {
+    let [dir] = args else { return None };
+    let renewed = server_dir::renew_old(file::path(dir));
+    Some(renewed.map_or_else(|error| CommandOutput::failed(error.to_string()), |()| CommandOutput::default()))
 }
 
 fn ended(result: io::Result<()>) -> CommandOutput {

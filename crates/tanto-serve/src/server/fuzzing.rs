@@ -29,7 +29,7 @@ impl HttpFuzzer {
         let limits =
             Limits { stall: brief, answer: brief, wait: brief, failures: 1e12, blob: 1 << 20, ..Limits::default() };
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let options = Options { dir: dir.to_owned(), listen, plain: true, limits, log: |_| () };
+        let options = Options { dir: dir.to_owned(), listen, plain: true, limits, renewal: None, log: |_| () };
         let server = runtime.block_on(Server::bind(options))?;
         let new = NewSecret {
             build: "main".to_owned(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tanto_protocol::*;
 use tanto_serve::client::{self, Connection};
 use tanto_serve::tokens::{self, NewSecret};
-use tanto_serve::{Limits, Options, Server, authority};
+use tanto_serve::{Limits, Options, Renewal, Server, authority};
 use tanto_testing::Scratch;
 use tokio::sync::oneshot;
 
@@ -62,15 +62,20 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 impl Site {
     /// With TLS.
     pub fn new(limits: Limits) -> Site {
-        Site::start(limits, false)
+        Site::start(limits, false, None)
+    }
+
+    /// With TLS and a program that renews the certificate.
+    pub fn renewed(renewal: Renewal) -> Site {
+        Site::start(Limits::default(), false, Some(renewal))
     }
 
     /// Without TLS, for requests that are written by hand.
     pub fn plain(limits: Limits) -> Site {
-        Site::start(limits, true)
+        Site::start(limits, true, None)
     }
 
-    fn start(limits: Limits, plain: bool) -> Site {
+    fn start(limits: Limits, plain: bool, renewal: Option<Renewal>) -> Site {
         let dir = Scratch::new("serve");
         for name in ["state", "serve", "serve/builds", "serve/tls"] {
             std::fs::create_dir(dir.at(name)).unwrap();
@@ -79,7 +84,7 @@ impl Site {
         authority::create(&dir.at("state/ca")).unwrap();
         issue_leaf(&dir);
         let coordinator = Coordinator::start(&dir.at("state"), "main");
-        let (server, address) = Running::start(options(&dir, plain, limits));
+        let (server, address) = Running::start(Options { renewal, ..options(&dir, plain, limits) });
         Site { dir, address, coordinator, plain, server: Some(server) }
     }
 
@@ -169,7 +174,7 @@ impl Drop for Site {
 
 fn options(dir: &Scratch, plain: bool, limits: Limits) -> Options {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    Options { dir: dir.at("serve"), listen, plain, limits, log: |line| eprintln!("serve: {line}") }
+    Options { dir: dir.at("serve"), listen, plain, limits, renewal: None, log: |line| eprintln!("serve: {line}") }
 }
 
 pub fn issue_leaf(dir: &Scratch) {

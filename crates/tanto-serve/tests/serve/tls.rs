@@ -6,7 +6,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tanto_protocol::{JoinFile, Role};
 use tanto_serve::client::{self, ClientError, Connection};
-use tanto_serve::{Limits, Options, ServeError, Server, authority};
+use tanto_serve::{Limits, Options, Renewal, ServeError, Server, authority};
 use tanto_testing::Scratch;
 
 use super::site::{Site, issue_leaf, until};
@@ -79,10 +79,28 @@ fn a_new_certificate_is_used_at_once_and_a_broken_one_never() {
 }
 
 #[test]
+fn a_certificate_is_renewed_while_the_server_runs() {
+    let place = Scratch::new("renewal");
+    authority::create(&place.at("ca")).unwrap();
+    // It fails until there is a new certificate.
+    let script = "mv \"$0/new.pem\" \"$(cat \"$0/leaf\")\"";
+    let arguments = ["-c".into(), script.into(), place.at("").into_os_string()].to_vec();
+    let interval = std::time::Duration::from_millis(20);
+    let site = Site::renewed(Renewal { program: "/bin/sh".into(), arguments, interval });
+    let show = || shown(&site, &[&rustls::version::TLS13]).unwrap();
+    let first = show();
+    place.write("leaf", site.dir.at("serve/tls/leaf.pem").to_str().unwrap());
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    authority::issue_leaf(&site.dir.at("state/ca"), &names, &place.at("new.pem")).unwrap();
+    until("another certificate", || show() != first);
+}
+
+#[test]
 fn without_tls_only_loopback_addresses_are_used() {
     let dir = Scratch::new("plain");
     let listen = "0.0.0.0:0".parse().unwrap();
-    let options = Options { dir: dir.at("serve"), listen, plain: true, limits: Limits::default(), log: |_| () };
+    let (dir, limits) = (dir.at("serve"), Limits::default());
+    let options = Options { dir, listen, plain: true, limits, renewal: None, log: |_| () };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert!(matches!(runtime.block_on(Server::bind(options)), Err(ServeError::PlainAddress(_))));
     for url in ["http://192.0.2.1:1", "http://localhost", "ftp://127.0.0.1", "127.0.0.1:8443", ""] {

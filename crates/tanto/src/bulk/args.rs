@@ -111,6 +111,8 @@ pub enum BulkCommand {
     Inspect(InternalArgs),
     #[command(hide = true, about = "Sign packages (internal)")]
     Signer(InternalArgs),
+    #[command(hide = true, about = "Replace an old certificate of the server (internal)")]
+    Renew(InternalArgs),
 }
 
 #[derive(Subcommand, Debug)]

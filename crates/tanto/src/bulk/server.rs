@@ -13,7 +13,7 @@ use self::keeper::Keeper;
 use tanto_bulk::config::Config;
 use tanto_bulk::error::BulkError;
 use tanto_serve::server_dir::{self, ServedBuild, ServerLock, ServerState};
-use tanto_serve::{Limits, Options};
+use tanto_serve::{Limits, Options, Renewal};
 use tanto_sys::fs::private_files;
 use tanto_sys::machine::system::SystemName;
 use tanto_sys::process::detach;
@@ -23,6 +23,8 @@ use tanto_sys::signals;
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(20);
 const START_INTERVAL: Duration = Duration::from_millis(10);
+/// Between two looks at the age of the certificate.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(6 * 3_600);
 
 /// The server of a build, as configured.
 pub(super) struct ConfiguredServer {
@@ -55,7 +57,7 @@ impl ConfiguredServer {
         fs::create_dir_all(self.state.parent().unwrap_or(&self.state)).map_err(failed)?;
         private_files::create_dir(&self.state).map_err(failed)?;
         let hosts = server_dir::certificate_names(&self.url(self.listen), self.listen, &self.host);
-        let authority = self.state.join("ca");
+        let authority = self.state.join(server_dir::AUTHORITY);
         let build = ServedBuild { name: &self.build, state: &self.state, authority: &authority, hosts: &hosts };
         server_dir::prepare(&self.dir, &build).map_err(invalid)
     }
@@ -86,7 +88,12 @@ pub fn serve(config: &Config) -> Result<(), BulkError> {
     let server = ConfiguredServer::new(config)?;
     server.prepare()?;
     let lock = ServerLock::take(&server.dir).map_err(invalid)?;
-    let options = Options { dir: server.dir.clone(), listen: server.listen, plain: false, limits: limits(config), log };
+    let program = std::env::current_exe().map_err(BulkError::of("finding this program"))?;
+    let dir = std::path::absolute(&server.dir).map_err(BulkError::io("opening ", &server.dir))?;
+    let arguments = ["bulk".into(), "renew".into(), dir.into_os_string()].to_vec();
+    let renewal = Some(Renewal { program, arguments, interval: RENEWAL_INTERVAL });
+    let (dir, limits) = (server.dir.clone(), limits(config));
+    let options = Options { dir, listen: server.listen, plain: false, limits, renewal, log };
     let ready = |address| {
         if let Err(error) = lock.announce(address) {
             log(&format!("{}: {error}", server.dir.display()));
