@@ -95,6 +95,7 @@ def during_a_build(tanto, directory):
         evil = start(farm, "evil", "evil")
         build = farm.build()
         until(lambda: "app-0.9: waiting for a client with the label late" in why(farm, "app"), "app waits")
+        until(lambda: len(builds(farm)) == len(LOCATIONS) - 1, "the others are recorded")
         first = builds(farm)
         assert {client for _, _, client in first} == {"evil"}, first
         said = farm.place.run("distrust", "evil")

@@ -332,7 +332,7 @@ mod tests {
     fn bash_offers_matching_words() {
         assert_eq!(offered(&["tanto", "bu"]), ["build", "bulk"]);
         assert_eq!(offered(&["tanto", "help", "do"]), ["doctor"]);
-        assert_eq!(offered(&["tanto", "bulk", "re"]), ["resolve", "retry", "report"]);
+        assert_eq!(offered(&["tanto", "bulk", "re"]), ["resolve", "retry", "report", "renew"]);
         assert_eq!(offered(&["tanto", "bulk", "build", "--a"]), ["--again"]);
         assert_eq!(offered(&["tanto", "report", "t"]), ["timings", "trace"]);
         assert_eq!(offered(&["tanto", "clang", ""]), ["status", "stop"]);

@@ -29,7 +29,8 @@ struct Faults {
     partitions: usize,
     /// Restarts of the coordinator in a minute.
     coordinator: usize,
-    /// Crashes of the coordinator before the leases of a turn are durable, in a turn.
+    /// Crashes of the coordinator before the leases of a turn are durable, in a turn of up to eight clients. More clients
+    /// take more turns in the same time.
     crashes: usize,
 }
 
@@ -119,10 +120,15 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, faults: Faults) -> Simulation {
         let mut random = Random::new(seed);
-        let clients = match seed % 1000 {
-            999 => 65 + random.below(936),
-            _ => 1 + random.below(if seed.is_multiple_of(50) { 64 } else { 8 }),
+        let clients = match seed % 100 {
+            99 => 65 + random.below(64),
+            0 | 50 => 1 + random.below(64),
+            _ => 1 + random.below(8),
         };
+        Simulation::with_clients(clients, random, faults)
+    }
+
+    fn with_clients(clients: usize, mut random: Random, faults: Faults) -> Simulation {
         let count = 5 + clients + random.below(3 * clients + 20);
         let packages = packages::generate(&mut random, count);
         let clients = (0..clients).map(|at| client(at, &mut random, faults)).collect();
@@ -384,7 +390,7 @@ impl Simulation {
         self.dispatch.tick(self.now);
         self.settle();
         self.start_packages();
-        if self.restarted_ms == 0 && self.random.chance(self.faults.crashes) {
+        if self.restarted_ms == 0 && self.crashes() {
             return self.crash();
         }
         for (relayed, answer) in self.dispatch.take_answers(self.now, "nothing is ready") {
@@ -508,6 +514,10 @@ impl Simulation {
         }
     }
 
+    fn crashes(&mut self) -> bool {
+        self.random.below(100 * self.clients.len().max(8) / 8) < self.faults.crashes
+    }
+
     /// The coordinator ends before the last records are durable. No client knows of them.
     fn crash(&mut self) {
         self.restore();
@@ -562,8 +572,9 @@ fn every_build_ends() {
 
 #[test]
 fn attempts_survive_the_coordinator() {
-    for seed in seeds(20) {
-        let mut simulation = Simulation::new(seed, KILLS);
+    let simulations = seeds(20).map(|seed| (seed, Simulation::new(seed, KILLS)));
+    let large = (0, Simulation::with_clients(1000, Random::new(0), KILLS));
+    for (seed, mut simulation) in simulations.chain([large]) {
         let (_, losses) = simulation.run();
         assert_eq!(losses, 0, "seed {seed}");
         assert!(simulation.begun.iter().all(|&count| count == 1), "seed {seed}: {:?}", simulation.begun);
