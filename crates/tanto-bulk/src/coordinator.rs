@@ -25,6 +25,7 @@ pub mod phases;
 pub mod plan;
 pub mod prepare;
 mod provenance;
+pub mod pushed_tree;
 pub mod queries;
 pub mod requests;
 mod results;

@@ -10,6 +10,7 @@ mod relay;
 #[cfg(test)]
 mod tests;
 mod token;
+mod tree;
 
 pub use self::attempt::{
     AttemptOutcome, AttemptResult, AttemptSpec, BuiltPackage, MAX_PACKAGES, StageResult, StageWaits,
@@ -23,6 +24,7 @@ pub use self::client::{
 pub use self::ids::{ConnectionId, Digest, HexError, InstanceId, LeaseId};
 pub use self::relay::{Gauge, GaugeKind, ProvidedFile, ToCoordinator, ToServer, TokenIdentity};
 pub use self::token::{JoinAnswer, JoinFile, JoinRequest, Role, Roles};
+pub use self::tree::{PUSHED_TREES, PushedTree, TreeAnswer, TreeRequest};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 //! Blobs that clients may read: those of the store, and files that coordinators provide.
 
 mod provided;
+mod pushed;
 mod roots;
 #[cfg(test)]
 mod tests;
@@ -18,11 +19,14 @@ use tanto_cas::pack::{PackError, PackLimits, PackWriter, unpack};
 use tanto_cas::store::{Collected, Durability, Epoch, StoreLimits, Upload, UploadOwner};
 use tanto_cas::tree::TreeBlobs;
 use tanto_cas::{BlobInfo, Digest, Manifest, Store, StoreError};
-use tanto_protocol::{MAX_DIGESTS, MAX_PACK, MAX_PACKED, ToServer};
+use tanto_protocol::{MAX_DIGESTS, MAX_PACK, MAX_PACKED, PUSHED_TREES, PushedTree, ToServer};
 use tanto_sys::fs::page_cache::free_kib;
 
 use self::provided::{Content, Provided};
+use self::pushed::PushedTrees;
 use self::roots::Roots;
+
+pub(crate) use self::pushed::PushedTreeError;
 
 /// Memory for the window of a compressed stream, as a power of two.
 const MAX_WINDOW_LOG: u32 = 23;
@@ -36,6 +40,7 @@ pub(crate) struct Blobs {
     reserve: u64,
     store: Store,
     roots: Roots,
+    pushed: PushedTrees,
     provided: Mutex<Provided>,
 }
 
@@ -52,7 +57,8 @@ impl Blobs {
         let dir = server_dir.join("blobs");
         let store = Store::open(&dir, limits)?;
         let roots = Roots::open(&server_dir.join("roots"))?;
-        Ok(Blobs { dir, reserve, store, roots, provided: Mutex::default() })
+        let pushed = PushedTrees::open(&server_dir.join(PUSHED_TREES))?;
+        Ok(Blobs { dir, reserve, store, roots, pushed, provided: Mutex::default() })
     }
 
     /// Notes the files that the coordinator of a build provides, and the blobs that it needs. Other messages are ignored.
@@ -207,7 +213,14 @@ impl Blobs {
 
     /// Removes blobs that none of these builds needs and that were not used for a while.
     pub(crate) fn collect(&self, epoch: Epoch, builds: &HashSet<String>) -> Result<Collected, StoreError> {
-        self.store.collect(epoch, self.roots.of(builds)?, 0)
+        let mut roots = self.roots.of(builds)?;
+        self.pushed.add_roots(&self.store, builds, &mut roots)?;
+        self.store.collect(epoch, roots, 0)
+    }
+
+    /// Makes a tree that of a build. Returns the blobs that are missing; then nothing has changed.
+    pub(crate) fn push_tree(&self, build: &str, tree: &PushedTree) -> Result<Vec<Digest>, PushedTreeError> {
+        self.pushed.set(&self.store, build, tree)
     }
 
     /// Whether results of further packages may find no room.

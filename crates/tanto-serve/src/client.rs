@@ -4,6 +4,7 @@ mod blobs;
 mod error;
 pub mod membership;
 pub mod provision;
+pub mod push;
 mod resolver;
 mod transport;
 
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use tanto_protocol::{
     BuildDescription, Bye, ClientAnswer, ClientRequest, Digest, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer,
-    JoinAnswer, JoinFile, JoinRequest, Message, ResultAnswer, ResultReport, VERSION, WorkAnswer, WorkRequest,
+    JoinAnswer, JoinFile, JoinRequest, Message, ResultAnswer, ResultReport, TreeAnswer, TreeRequest, VERSION,
+    WorkAnswer, WorkRequest,
 };
 
 use self::transport::Transport;
@@ -20,6 +22,8 @@ pub use self::error::ClientError;
 
 /// How long a request may take beside its own wait.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How long the server may take to look for the blobs of a tree.
+const TREE_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Returns a random key, the secret part of a new token. A client stores it before it joins.
 pub fn random_key() -> std::io::Result<Digest> {
@@ -96,6 +100,15 @@ impl Connection {
 
     pub fn bye(&self, bye: Bye) -> Result<(), ClientError> {
         self.ask(&ClientRequest::Bye(bye), Duration::ZERO).map(drop)
+    }
+
+    /// Makes a tree that of the build.
+    pub fn tree(&self, request: TreeRequest) -> Result<TreeAnswer, ClientError> {
+        let body = serde_json::to_vec(&request).map_err(ClientError::protocol)?;
+        let path = format!("/v{VERSION}/{}/tree", self.build);
+        let answer = self.transport.post(&path, &body, TreeAnswer::MAX_BYTES, TREE_PATIENCE)?;
+        let answer: TreeAnswer = serde_json::from_slice(&answer).map_err(ClientError::protocol)?;
+        answer.check().map(|()| answer).map_err(ClientError::protocol)
     }
 
     fn ask(&self, request: &ClientRequest, wait: Duration) -> Result<ClientAnswer, ClientError> {

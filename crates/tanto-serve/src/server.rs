@@ -15,6 +15,7 @@ mod route;
 mod stalls;
 mod tls;
 mod transfers;
+mod trees;
 mod uploads;
 
 use std::io;
@@ -46,7 +47,7 @@ pub use self::route::fuzz_route;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server's directory: `builds/`, `tokens.json`, `tls/leaf.pem`, `blobs/`, `roots/`.
+    /// The server's directory: `builds/`, `tokens.json`, `tls/leaf.pem`, `blobs/`, `roots/`, `trees/`.
     pub dir: PathBuf,
     pub listen: SocketAddr,
     /// Without TLS, which only a loopback address permits.

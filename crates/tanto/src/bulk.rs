@@ -2,6 +2,7 @@
 
 mod args;
 mod client;
+mod push_tree;
 mod server;
 mod token;
 
@@ -100,6 +101,7 @@ fn execute(command: BulkCommand) -> Result<CommandOutput, BulkError> {
         BulkCommand::Serve(args) => return server::serve(&args.config.read()?).map(|()| CommandOutput::default()),
         BulkCommand::Token(command) => token::run(&command)?,
         BulkCommand::Client(args) => return client::run(&args),
+        BulkCommand::PushTree(args) => push_tree::run(&args)?,
         BulkCommand::Clients(args) => return requests::clients(&args.config.read()?).map(answered),
         BulkCommand::Drain(args) => return requests::drain(&args.config.read()?, args.name).map(answered),
         BulkCommand::Distrust(args) => return distrust(&args),

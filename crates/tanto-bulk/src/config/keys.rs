@@ -234,6 +234,10 @@ values {
         "The packages of a lost client wait for it for a quarter of the time that was spent on them, but at least for this time.";
     client_restart_max: Time = Some(1_800_000),
         "And at most for this time.";
+    pushed_tree: Flag = false,
+        "Make pkgsrc equal to the tree that 'tanto bulk push-tree' has uploaded last.";
+    tree_digest: Text = String::new(),
+        "The only digest that the package tree may have, with 'listen'. Empty: any.";
     labels: Labels = Vec::new(),
         "The labels of this machine, such as [\"big\"]: packages that need another one are built elsewhere.";
     trusted: Labels = Vec::new(),

@@ -23,6 +23,7 @@ use super::phase_file::{self, Phase};
 use super::phases::{self, PackageSource, run_script};
 use super::plan::Plan;
 use super::prepare::prepare;
+use super::pushed_tree::{self, IfAbsent};
 use super::sources::Sources;
 use super::state::State;
 use super::workdirs::Workdirs;
@@ -90,6 +91,7 @@ fn run_locked<V: View>(
     let environment = prepare(config, &mut state)?;
     let one_user = environment.as_ref().is_some_and(|it| it.as_user);
     preflight::check_user(config, one_user)?;
+    pushed_tree::update(config, IfAbsent::Wait)?;
     let started = resume::start(config, &mut state.store, again)?;
     // Scans of a run that is resumed are reused in any case.
     let reusing = Config { reuse_scan_results: true, ..config.clone() };

@@ -18,6 +18,7 @@ use tanto_sys::machine::cpu;
 use super::phase_file::ScanProgress;
 use super::plan::Plan;
 use super::prepare::prepare;
+use super::pushed_tree::{self, IfAbsent};
 use super::state_dir;
 use super::up_to_date::{inspect, settle};
 use crate::attempt::environment::Environment;
@@ -149,6 +150,7 @@ pub fn scan_tree(
 ) -> Result<CommandOutput, BulkError> {
     let mut state = state_dir::take(config)?;
     let environment = prepare(config, &mut state)?;
+    pushed_tree::update(config, IfAbsent::Fail)?;
     let (report, _) = scan(config, environment.as_ref(), state.store, verify, view)?;
     if let Some(path) = output {
         file::write_atomically(path, |file| file.write_all(&report.records))

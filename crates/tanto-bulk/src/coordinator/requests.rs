@@ -11,6 +11,7 @@ use tanto_sys::fs::private_files;
 use super::control_socket::{self, AskError, Request, Response};
 use super::phases::scan_some;
 use super::plan::Plan;
+use super::pushed_tree::{self, IfAbsent};
 use super::queries::LastRun;
 use super::{distrusted, now_ms, offline, state_dir};
 use crate::config::Config;
@@ -20,6 +21,7 @@ use crate::error::BulkError;
 pub fn retry(config: &Config, packages: Vec<String>) -> Result<Response, BulkError> {
     // Without a running build, the next one scans.
     if ask(config, &Request::Status)?.is_some() {
+        pushed_tree::update(config, IfAbsent::Fail)?;
         let records = rescan(config, &packages)?;
         let request = Request::Retry { packages: packages.clone(), records };
         if let Some(answer) = ask(config, &request)? {

@@ -137,11 +137,23 @@ impl Connection {
     /// Uploads small files in one request: at most `MAX_DIGESTS`, of at most `MAX_PACKED` bytes, and `MAX_PACK` in all.
     /// Calls `sent` with the number of bytes of each piece that is sent.
     pub fn put_pack(&self, files: &[(Digest, &Path)], sent: &dyn Fn(u64)) -> Result<(), ClientError> {
+        let open = |(digest, path): &(Digest, &Path)| {
+            let file = File::open(path)?;
+            Ok((BlobInfo { digest: tanto_cas::Digest(digest.0), size: file.metadata()?.len() }, file))
+        };
+        self.put_blobs(files.iter().map(open), sent)
+    }
+
+    /// Like `put_pack`, of contents from anywhere.
+    pub(super) fn put_blobs<R: Read>(
+        &self,
+        blobs: impl Iterator<Item = io::Result<(BlobInfo, R)>>,
+        sent: &dyn Fn(u64),
+    ) -> Result<(), ClientError> {
         let mut pack = PackWriter::new(zstd::stream::Encoder::new(Vec::new(), LEVEL)?);
-        for (digest, path) in files {
-            let mut file = File::open(path)?;
-            let info = BlobInfo { digest: tanto_cas::Digest(digest.0), size: file.metadata()?.len() };
-            pack.add(&info, &mut file).map_err(|error| ClientError::File(io::Error::other(error)))?;
+        for blob in blobs {
+            let (info, mut content) = blob?;
+            pack.add(&info, &mut content).map_err(|error| ClientError::File(io::Error::other(error)))?;
         }
         let pack = pack.finish().map_err(|error| ClientError::File(io::Error::other(error)))?;
         let pack = pack.finish()?;

@@ -21,6 +21,7 @@ use super::metrics::Metrics;
 use super::packs;
 use super::route::{BlobMethod, Route, RouteError};
 use super::transfers::{self, blocking};
+use super::trees;
 use super::uploads::{self, Uploads};
 use crate::blobs::Blobs;
 use crate::tokens::{self, Identity, TokenError, TokenTable};
@@ -84,6 +85,7 @@ async fn answer_route(
         Route::Blob(digest, BlobMethod::Head) => uploads::head(shared, peer, build, digest, request).await,
         Route::Blob(digest, BlobMethod::Put) => uploads::put(shared, peer, build, digest, request).await,
         Route::Blob(digest, BlobMethod::Patch) => uploads::patch(shared, peer, build, digest, request).await,
+        Route::Tree => trees::push(shared, peer, build, request).await,
         Route::Metrics => {
             let identity = verify(shared, peer, build, &request)?;
             permit(&identity, &[Role::Watch])?;

@@ -14,6 +14,8 @@ pub(super) enum Route {
     GetPack,
     PutPack,
     Blob(Digest, BlobMethod),
+    /// A package tree is pushed.
+    Tree,
     Metrics,
 }
 
@@ -55,6 +57,7 @@ impl Route {
             "pack" if *method == Method::POST => ("POST", Route::GetPack),
             "pack" => return Err(RouteError::Method("POST, PUT")),
             "join" => ("POST", Route::Join),
+            "tree" => ("POST", Route::Tree),
             "metrics" => ("GET", Route::Metrics),
             name => {
                 let mut names = ClientRequest::NAMES.into_iter();
@@ -76,6 +79,7 @@ impl Route {
             Route::Blob(_, BlobMethod::Head) => "head",
             Route::Blob(_, BlobMethod::Put) => "put",
             Route::Blob(_, BlobMethod::Patch) => "patch",
+            Route::Tree => "tree",
             Route::Metrics => "metrics",
         }
     }

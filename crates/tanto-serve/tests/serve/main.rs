@@ -13,3 +13,4 @@ mod routes;
 mod site;
 mod tls;
 mod tokens;
+mod trees;

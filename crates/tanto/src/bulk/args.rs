@@ -87,6 +87,12 @@ pub enum BulkCommand {
     /// packages until the build drains the client or a signal ends it. The file works once; after that, the client uses
     /// its own token in its directory.
     Client(ClientArgs),
+    /// Upload a package tree for a build on another machine
+    ///
+    /// For builds with `pushed_tree` in bulk.toml, whose machine has no package tree of its own. Uploads only files that the
+    /// server lacks. The build uses the tree when it starts, and after `tanto bulk retry`. Directories named CVS, .git,
+    /// .hg and .svn are left out.
+    PushTree(PushTreeArgs),
     /// List the machines that take part in the running build
     Clients(ClientsArgs),
     /// Let a machine finish its packages and leave the running build
@@ -422,6 +428,19 @@ pub struct ClientArgs {
     /// Replace another client of the same name that is still connected
     #[arg(long)]
     pub replace: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct PushTreeArgs {
+    /// The package tree
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub tree: PathBuf,
+    /// Join file that `tanto bulk token add --role tree` wrote
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub join: PathBuf,
+    /// Directory for the client's files [default: tanto/client-NAME below ~/.local/state or, for root, /var/lib]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

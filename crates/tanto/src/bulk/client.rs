@@ -152,7 +152,7 @@ impl Client<'_> {
 }
 
 /// The default is `tanto/client-NAME` below the user's directory of states.
-fn client_dir(given: Option<&Path>, name: &str) -> Result<PathBuf, BulkError> {
+pub(super) fn client_dir(given: Option<&Path>, name: &str) -> Result<PathBuf, BulkError> {
     let below = |dir: PathBuf| dir.join("tanto").join(format!("client-{name}"));
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || variable("HOME").map(|home| home.join(".local/state"));

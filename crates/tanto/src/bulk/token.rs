@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tanto_bulk::config::Config;
 use tanto_bulk::error::BulkError;
 use tanto_exec::text::table::Table;
-use tanto_protocol::{JoinFile, Roles};
+use tanto_protocol::{JoinFile, Role, Roles};
 use tanto_serve::server_dir;
 use tanto_serve::tokens::{self, NewSecret, TokenInfo, TokenKind};
 
@@ -34,6 +34,7 @@ fn add(args: &TokenAddArgs) -> Result<String, BulkError> {
         return Err(format!("{} exists already", args.output.display()).into());
     }
     let roles = if args.roles.is_empty() { tokens::default_roles() } else { Roles(args.roles.clone()) };
+    let is_for_tree = roles.0 == [Role::Tree];
     let new = NewSecret {
         build: config.build_name.clone(),
         name: args.name.clone(),
@@ -51,7 +52,8 @@ fn add(args: &TokenAddArgs) -> Result<String, BulkError> {
         return Err(BulkError::io("writing ", &args.output)(error));
     }
     let path = args.output.display();
-    Ok(format!("{path}: copy it to the machine and run 'tanto bulk client --join FILE' there\n"))
+    let command = if is_for_tree { "push-tree --join FILE DIR" } else { "client --join FILE" };
+    Ok(format!("{path}: copy it to the machine and run 'tanto bulk {command}' there\n"))
 }
 
 fn list(args: &ClientsArgs) -> Result<String, BulkError> {

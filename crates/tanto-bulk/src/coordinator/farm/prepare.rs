@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::coordinator::acceptance::Acceptance;
 use crate::coordinator::dispatch::LeaseTimes;
 use crate::coordinator::plan::Plan;
+use crate::coordinator::pushed_tree::{DIGESTS, pinned};
 use crate::error::BulkError;
 use crate::machine_environment::build_environment;
 use crate::package::ALL;
@@ -41,8 +42,9 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
     let store = Store::open(&blobs, StoreLimits::default()).map_err(|error| failed(&blobs, &error))?;
     let source = TreeSource {
         root: PathBuf::from(&config.pkgsrc),
-        cache: Path::new(&config.state).join("tree-digests"),
+        cache: Path::new(&config.state).join(DIGESTS),
         blobs: blobs.clone(),
+        pinned: pinned(config)?,
     };
     let manifest = source.scan(&store)?;
     let mut description = BuildDescription {

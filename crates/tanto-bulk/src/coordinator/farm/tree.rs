@@ -13,6 +13,7 @@ use tanto_protocol::{Digest, ToServer};
 
 use super::prepare::{pin, put, scanned};
 use crate::coordinator::frontend::Coordinator;
+use crate::coordinator::pushed_tree::check_pin;
 use crate::error::BulkError;
 use crate::resolve::PackageId;
 
@@ -58,6 +59,8 @@ pub(super) struct TreeSource {
     pub cache: PathBuf,
     /// The store for the manifest.
     pub blobs: PathBuf,
+    /// The only digest that the manifest may have.
+    pub pinned: Option<Digest>,
 }
 
 /// Most manifests of a run that are provided. The server keeps as many.
@@ -69,6 +72,7 @@ impl TreeSource {
     /// Hashes the files that have changed, and stores the manifest.
     pub(super) fn scan(&self, store: &Store) -> Result<Digest, BulkError> {
         let manifest = scanned(&self.root, &self.cache)?;
+        check_pin(self.pinned, Digest(manifest.digest().0))?;
         let digest = put(store, &self.root, &manifest.text())?;
         pin(store, &self.blobs, &[digest])?;
         Ok(digest)
@@ -209,7 +213,8 @@ mod tests {
 
     fn farm_tree(place: &Scratch) -> FarmTree {
         place.write("tree/cat/pkg/Makefile", "one\n");
-        let source = TreeSource { root: place.at("tree"), cache: place.at("cache"), blobs: place.at("blobs") };
+        let source =
+            TreeSource { root: place.at("tree"), cache: place.at("cache"), blobs: place.at("blobs"), pinned: None };
         let store = Store::open(&source.blobs, StoreLimits::default()).unwrap();
         let manifest = source.scan(&store).unwrap();
         FarmTree::new(source, manifest)
