@@ -1,13 +1,20 @@
 """A build with its server and clients, all of them on this machine, for the tests of many machines."""
 
+import json
 import os
+import secrets
 import socket
 import sqlite3
 import subprocess
+import sys
 import tarfile
 import time
 
-from place import Place
+from place import ROOT, Place
+
+sys.path.insert(0, str(ROOT / "contrib"))
+
+from transport import Refused, Server  # noqa: E402, F401
 
 # Longest wait for anything that has to happen, in seconds.
 PATIENCE = 300
@@ -26,6 +33,20 @@ def until(condition, description):
             return result
         time.sleep(0.1)
     raise AssertionError(f"not within {PATIENCE} s: {description}")
+
+
+def through(farm, name, port):
+    """Lets a client use another port."""
+    path = farm.directory / f"{name}.join"
+    path.write_text(path.read_text().replace(f":{farm.port}", f":{port}"))
+
+
+def joined(farm, name):
+    """The server, for requests with the token of a join file."""
+    join = json.loads((farm.directory / f"{name}.join").read_text())["body"]
+    server = Server(join["url"], join["build"], join["authority"], join["secret"])
+    server.token = server.post("join", {"key": secrets.token_hex(32)})["token"]
+    return server
 
 
 class Farm:
@@ -86,11 +107,11 @@ class Farm:
     def token(self, name, *words):
         self.place.run("token", "add", name, "--output", f"{name}.join", *words)
 
-    def client(self, name, *words):
+    def client(self, name, *words, sandbox="bind"):
         """Starts a client that knows nothing but its join file."""
         environment = {key: value for key, value in os.environ.items() if key != "MAKECONF"}
         return self.start(
-            f"{name}.log", "client", "--join", f"{name}.join", "--dir", str(self.directory / name), "--sandbox", "bind",
+            f"{name}.log", "client", "--join", f"{name}.join", "--dir", str(self.directory / name), "--sandbox", sandbox,
             *words, environment=environment,
         )
 

@@ -8,27 +8,21 @@ Each build ends with the packages of a build on one machine.
 import collections
 import contextlib
 import hashlib
-import json
 import os
 import random
 import secrets
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
-from farm import Farm, until
-from place import ROOT, Place, Some, can_create_sandboxes
-
-sys.path.insert(0, str(ROOT / "contrib"))
-
-from transport import Refused, Server  # noqa: E402
+from farm import Farm, Refused, joined, through, until
+from place import Place, Some, can_create_sandboxes
+from relay import Relay
 
 # The shortest times after which clients are lost.
 TIMES = """build_clients = 1
@@ -44,59 +38,6 @@ do-build= awk 'BEGIN { srand(7); for (i = 0; i < 200000; i++) printf "%d\\n", ra
 HARDLINKS= share/large:${WRKSRC}/large
 .include "../../mk/pkg.mk"
 """
-
-
-class Relay:
-    """Forwards connections to the server of a farm, unless it is told to disturb them."""
-
-    def __init__(self, port):
-        self.target, self.state, self.rate, self.sent = port, "open", None, 0
-        self.pairs = set()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self.listener.accept()
-                if self.state == "closed":
-                    client.close()
-                    continue
-                # Small buffers, so that `sent` is near to the bytes that arrive.
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
-                server = socket.create_connection(("127.0.0.1", self.target))
-                self.pairs.add((client, server))
-                for source, sink in ((client, server), (server, client)):
-                    threading.Thread(target=self.copy, args=(source, sink, source is client), daemon=True).start()
-
-    def copy(self, source, sink, is_upload):
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 12):
-                # A partition: bytes are neither delivered nor refused.
-                while self.state == "silent":
-                    time.sleep(0.02)
-                if is_upload:
-                    self.sent += len(data)
-                    time.sleep(len(data) / self.rate if self.rate else 0)
-                sink.sendall(data)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def reset(self):
-        """Breaks all connections."""
-        for pair in list(self.pairs):
-            self.pairs.discard(pair)
-            for end in pair:
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-
-
-def through(farm, name, port):
-    """Lets a client use another port."""
-    path = farm.directory / f"{name}.join"
-    path.write_text(path.read_text().replace(f":{farm.port}", f":{port}"))
 
 
 def client(farm, name, *words, **more):
@@ -281,14 +222,6 @@ def wrong_clocks(tanto, directory, one):
     for left in set(Path("/dev/shm").glob("faketime_*")) - others:
         left.unlink(missing_ok=True)
     print("ok network: clients whose clocks are five days off build all packages")
-
-
-def joined(farm, name):
-    """The server, for requests with the token of a join file."""
-    join = json.loads((farm.directory / f"{name}.join").read_text())["body"]
-    server = Server(join["url"], join["build"], join["authority"], join["secret"])
-    server.token = server.post("join", {"key": secrets.token_hex(32)})["token"]
-    return server
 
 
 class Liar:
