@@ -219,6 +219,14 @@ mod tests {
     }
 
     #[test]
+    fn urls_are_read_and_written() {
+        for url in ["", "http://cache:8080/cas/", "https://[::1]/cas"] {
+            let config = read(&format!("blobs = \"{url}\"\n")).unwrap();
+            assert_eq!((&*config.blobs, &*read(&config.text()).unwrap().blobs), (url, url));
+        }
+    }
+
+    #[test]
     fn labels_are_read_and_written() {
         let config = read("labels = [\"big\", \"x86\"]\n[place]\n\"lang/ghc*\" = \"big\"\nrust = \"fast\"\n").unwrap();
         let place: Vec<(&str, &str)> = config.place.iter().map(|(pattern, label)| (&**pattern, &**label)).collect();
@@ -274,6 +282,9 @@ mod tests {
             ("client_lost_after = \"0\"", 20, "expected a time from 3s to 24h"),
             ("client_restart_max = \"8d\"", 21, "expected a time from 1s to 168h"),
             ("client_restart_min = \"1h\"", 21, "client_restart_min is more than client_restart_max, 30m"),
+            ("blobs = \"ftp://a/\"", 8, "expected a URL such as \"http://cache.example.org/cas\""),
+            ("blobs = \"https:///cas\"", 8, "expected a URL such as \"http://cache.example.org/cas\""),
+            ("blobs = \"http://user@a/cas\"", 8, "expected a URL such as \"http://cache.example.org/cas\""),
             ("labels = \"big\"", 9, "expected a list such as [\"big\"]"),
             ("labels = [\"Big\"]", 10, "expected a name of 1 to 63 of a-z, 0-9, '.', '_' and '-'"),
             ("place = 1", 8, "expected a table [place]"),

@@ -11,6 +11,8 @@ use crate::{
 
 /// Most leases in one message.
 pub const MAX_LEASES: usize = 4_096;
+/// Longest URL, in bytes.
+pub const MAX_URL: usize = 4_096;
 
 /// Properties that every client of a build must share, by name: `os`, `architecture`, `kit`, `mk.conf`, ... They prevent
 /// mistakes, not lies.
@@ -33,6 +35,9 @@ pub struct BuildDescription {
     pub kit: Option<Digest>,
     /// The file of MAKECONF.
     pub makeconf: Option<Digest>,
+    /// The URL of a cache from which blobs can be read, as `URL/DIGEST`. Empty: there is none.
+    #[serde(default)]
+    pub blobs: String,
 }
 
 impl BuildDescription {
@@ -83,6 +88,9 @@ pub struct HelloAnswer {
     pub missing_ms: u64,
     /// Differences of the environment that are no reason to refuse the client.
     pub warnings: Vec<String>,
+    /// Like that of the description, which may be older.
+    #[serde(default)]
+    pub blobs: String,
 }
 
 /// Asks for leases. The answer may take as long as `wait_ms`.
@@ -347,9 +355,13 @@ impl Message for ClientAnswer {
         match self {
             ClientAnswer::Describe(description) => {
                 check_environment(&description.environment)?;
-                limit("settings", description.settings.len(), MAX_TEXT)
+                limit("settings", description.settings.len(), MAX_TEXT)?;
+                limit("blobs", description.blobs.len(), MAX_URL)
             }
-            ClientAnswer::Hello(answer) => texts("warnings", &answer.warnings),
+            ClientAnswer::Hello(answer) => {
+                texts("warnings", &answer.warnings)?;
+                limit("blobs", answer.blobs.len(), MAX_URL)
+            }
             ClientAnswer::Work(answer) => {
                 limit("leases", answer.leases.len(), MAX_LEASES)?;
                 limit("reason", answer.reason.len(), MAX_TEXT)?;

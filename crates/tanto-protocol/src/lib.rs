@@ -18,8 +18,8 @@ pub use self::attempt::{
 pub use self::backoff::Backoff;
 pub use self::client::{
     BuildDescription, Bye, ClientAnswer, ClientRequest, Environment, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer,
-    Lease, LeaseAction, LeaseInstruction, LeaseProgress, LogBlob, MAX_LEASES, PackageBlob, Refusal, RefusalCode,
-    ResultAnswer, ResultReport, WorkAnswer, WorkRequest,
+    Lease, LeaseAction, LeaseInstruction, LeaseProgress, LogBlob, MAX_LEASES, MAX_URL, PackageBlob, Refusal,
+    RefusalCode, ResultAnswer, ResultReport, WorkAnswer, WorkRequest,
 };
 pub use self::ids::{ConnectionId, Digest, HexError, InstanceId, LeaseId};
 pub use self::relay::{Gauge, GaugeKind, ProvidedFile, ToCoordinator, ToServer, TokenIdentity};

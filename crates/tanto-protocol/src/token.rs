@@ -18,6 +18,8 @@ pub enum Role {
     Scan,
     /// Supplies the tree.
     Tree,
+    /// Reads blobs.
+    Read,
     /// Reads the state of the build.
     Watch,
     /// Retries, skips and kills packages, and drains clients.
@@ -27,8 +29,8 @@ pub enum Role {
 }
 
 impl Role {
-    pub const ALL: [Role; 7] =
-        [Role::Build, Role::Check, Role::Scan, Role::Tree, Role::Watch, Role::Steer, Role::Admin];
+    pub const ALL: [Role; 8] =
+        [Role::Build, Role::Check, Role::Scan, Role::Tree, Role::Read, Role::Watch, Role::Steer, Role::Admin];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -36,6 +38,7 @@ impl Role {
             Role::Check => "check",
             Role::Scan => "scan",
             Role::Tree => "tree",
+            Role::Read => "read",
             Role::Watch => "watch",
             Role::Steer => "steer",
             Role::Admin => "admin",

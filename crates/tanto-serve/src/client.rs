@@ -1,5 +1,6 @@
 //! A client's connection to a server. All calls block, and one connection serves several threads.
 
+mod blob_cache;
 mod blobs;
 mod error;
 pub mod membership;
@@ -8,6 +9,7 @@ pub mod push;
 mod resolver;
 mod transport;
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tanto_protocol::{
@@ -16,6 +18,7 @@ use tanto_protocol::{
     WorkAnswer, WorkRequest,
 };
 
+use self::blob_cache::BlobCache;
 use self::transport::Transport;
 
 pub use self::error::ClientError;
@@ -44,12 +47,41 @@ pub fn join(file: &JoinFile, key: Digest) -> Result<JoinAnswer, ClientError> {
 pub struct Connection {
     transport: Transport,
     build: String,
+    /// That of the last description or hello.
+    cache: Mutex<Option<Arc<BlobCache>>>,
 }
 
 impl Connection {
     /// Connects with the first request.
     pub fn new(file: &JoinFile, token: &str) -> Result<Connection, ClientError> {
-        Ok(Connection { transport: Transport::new(&file.url, &file.authority, token)?, build: file.build.clone() })
+        let transport = Transport::new(&file.url, &file.authority, token)?;
+        Ok(Connection { transport, build: file.build.clone(), cache: Mutex::default() })
+    }
+
+    /// Returns what the user has to know of the transfers since the last call.
+    pub fn take_warning(&self) -> Option<String> {
+        self.cache()?.take_warning()
+    }
+
+    fn cache(&self) -> Option<Arc<BlobCache>> {
+        self.lock_cache().clone()
+    }
+
+    /// Notes the cache that an answer names. A description is that of another build.
+    fn note_cache(&self, answer: &ClientAnswer) {
+        let (url, is_new) = match answer {
+            ClientAnswer::Describe(description) => (&description.blobs, true),
+            ClientAnswer::Hello(hello) => (&hello.blobs, false),
+            _ => return,
+        };
+        let mut cache = self.lock_cache();
+        if is_new || cache.as_ref().map_or("", |cache| cache.url()) != url {
+            *cache = (!url.is_empty()).then(|| Arc::new(BlobCache::new(url)));
+        }
+    }
+
+    fn lock_cache(&self) -> MutexGuard<'_, Option<Arc<BlobCache>>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends a request and returns its answer.
@@ -115,7 +147,9 @@ impl Connection {
         let body = request.to_body().map_err(ClientError::protocol)?;
         let patience = PATIENCE.saturating_add(wait);
         let answer = self.transport.post(&request.path(&self.build), &body, ClientAnswer::MAX_BYTES, patience)?;
-        ClientAnswer::from_body(request, &answer).map_err(ClientError::protocol)
+        let answer = ClientAnswer::from_body(request, &answer).map_err(ClientError::protocol)?;
+        self.note_cache(&answer);
+        Ok(answer)
     }
 }
 

@@ -198,6 +198,26 @@ fn change<T>(dir: &Path, change: impl FnOnce(&mut Vec<Entry>) -> Result<T, Token
 
 /// Adds the secret of a join file and returns it. It is stored nowhere else.
 pub fn add(dir: &Path, new: &NewSecret) -> Result<String, TokenError> {
+    let join = Join {
+        pool: new.pool.is_some(),
+        max_clients: new.pool.unwrap_or(1),
+        joined: 0,
+        lifetime: new.lifetime.map(seconds),
+    };
+    add_entry(dir, new, Some(new.joinable), Some(join))
+}
+
+/// Adds a token that needs no join file, and returns it. It is stored nowhere else.
+pub fn add_token(dir: &Path, new: &NewSecret) -> Result<String, TokenError> {
+    add_entry(dir, new, new.lifetime, None)
+}
+
+fn add_entry(
+    dir: &Path,
+    new: &NewSecret,
+    lifetime: Option<Duration>,
+    join: Option<Join>,
+) -> Result<String, TokenError> {
     for name in [&new.build, &new.name] {
         if !is_client_name(name) {
             return Err(TokenError::Name(name.clone()));
@@ -213,13 +233,8 @@ pub fn add(dir: &Path, new: &NewSecret) -> Result<String, TokenError> {
             roles: new.roles.clone(),
             hash: secret.hash(),
             created: now(),
-            expires: Some(now().saturating_add(seconds(new.joinable))),
-            join: Some(Join {
-                pool: new.pool.is_some(),
-                max_clients: new.pool.unwrap_or(1),
-                joined: 0,
-                lifetime: new.lifetime.map(seconds),
-            }),
+            expires: lifetime.map(|lifetime| now().saturating_add(seconds(lifetime))),
+            join,
             secret: None,
         });
         Ok(secret.text())
@@ -313,10 +328,18 @@ fn numbered_name(tokens: &[Entry], pool: &Entry) -> String {
 
 /// Writes a join file, which only its owner can read. Fails if the file exists.
 pub fn write_join_file(path: &Path, join: &JoinFile) -> io::Result<()> {
+    write_private(path, &join.encode().map_err(io::Error::other)?)
+}
+
+/// Writes a token and a newline to a file, which only its owner can read. Fails if the file exists.
+pub fn write_token_file(path: &Path, token: &str) -> io::Result<()> {
+    write_private(path, format!("{token}\n").as_bytes())
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use io::Write;
-    let bytes = join.encode().map_err(io::Error::other)?;
     let mut file = private_files::create(path)?;
-    file.write_all(&bytes)?;
+    file.write_all(bytes)?;
     file.sync_all()
 }
 

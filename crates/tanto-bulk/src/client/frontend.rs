@@ -98,6 +98,9 @@ impl ClientFrontend<'_> {
                 view.event(Event::Planned { job, expected_ms: None });
             }
             Incoming::Instructions(answer) => self.follow_instructions(answer, runner),
+            Incoming::Warning(text) => {
+                view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
+            }
             Incoming::Outdated(why) => {
                 self.state = ClientState::Outdated(why);
                 self.supersede_all(runner);

@@ -323,6 +323,7 @@ mod tests {
                     heartbeat_ms: 1,
                     missing_ms: 1,
                     warnings: Vec::new(),
+                    blobs: String::new(),
                 })),
                 ClientRequest::Heartbeat(heartbeat) => {
                     *self.last.lock().unwrap() = Some(heartbeat);
@@ -336,7 +337,11 @@ mod tests {
             Ok(digests.to_vec())
         }
 
-        fn download(&self, _: Digest, _: &Path) -> Result<(), TransportError> {
+        fn take_warning(&self) -> Option<String> {
+            None
+        }
+
+        fn download(&self, _: Digest, _: u64, _: &Path) -> Result<(), TransportError> {
             Ok(())
         }
 

@@ -23,6 +23,8 @@ pub enum Incoming {
     /// A slot got a lease, whose files are there.
     Lease(usize, Box<Lease>, LeaseFiles),
     Instructions(HeartbeatAnswer),
+    /// For the user.
+    Warning(String),
     /// The coordinator has another environment.
     Outdated(String),
     /// The coordinator refuses the client.
@@ -194,7 +196,11 @@ impl Slot {
         loop {
             let next = self.leases.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(lease) = next else { return };
-            match self.provide(&lease) {
+            let provided = self.provide(&lease);
+            if let Some(text) = self.session.transport().take_warning() {
+                self.to_loop.send(Incoming::Warning(text));
+            }
+            match provided {
                 Ok(files) => {
                     let sent = self.to_loop.send(Incoming::Lease(self.number, Box::new(lease), files));
                     if !sent || self.finished.recv().is_err() {

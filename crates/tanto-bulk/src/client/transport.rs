@@ -15,8 +15,11 @@ pub trait Transport: Send + Sync {
     /// Returns those of the digests that the server lacks.
     fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, TransportError>;
 
-    /// Downloads a blob to a file that does not exist, and verifies it.
-    fn download(&self, digest: Digest, to: &Path) -> Result<(), TransportError>;
+    /// Downloads a blob to a file, which may have its begin, and verifies it.
+    fn download(&self, digest: Digest, size: u64, to: &Path) -> Result<(), TransportError>;
+
+    /// Returns what the user has to know of the downloads since the last call.
+    fn take_warning(&self) -> Option<String>;
 
     /// Makes a package tree.
     fn fetch_tree(&self, tree: &NewTree) -> Result<(), TransportError>;

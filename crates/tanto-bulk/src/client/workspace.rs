@@ -202,7 +202,7 @@ fn obtain(session: &ClientSession, package: &PackageBlob, blob: &Path) -> Result
         return Ok(());
     }
     let part = blob.with_extension(PART);
-    repeat(session, || session.transport().download(package.digest, &part))?;
+    repeat(session, || session.transport().download(package.digest, package.size, &part))?;
     fs::rename(&part, blob).map_err(|error| TransportError::Failed(format!("{}: {error}", blob.display())))
 }
 
@@ -262,7 +262,11 @@ mod tests {
             Ok(Vec::new())
         }
 
-        fn download(&self, _: Digest, to: &Path) -> Result<(), TransportError> {
+        fn take_warning(&self) -> Option<String> {
+            None
+        }
+
+        fn download(&self, _: Digest, _: u64, to: &Path) -> Result<(), TransportError> {
             self.downloads.fetch_add(1, Ordering::Relaxed);
             fs::write(to, CONTENT).map_err(|error| TransportError::Failed(error.to_string()))
         }

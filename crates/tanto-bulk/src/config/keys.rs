@@ -23,6 +23,8 @@ pub(super) enum Field {
     Sandbox(fn(&mut Config) -> &mut String),
     /// An IP address with a port; may be empty.
     Address(fn(&mut Config) -> &mut String),
+    /// A URL of an HTTP server; may be empty.
+    Url(fn(&mut Config) -> &mut String),
     /// A name of a build.
     Name(fn(&mut Config) -> &mut String),
     Flag(fn(&mut Config) -> &mut bool),
@@ -218,6 +220,8 @@ values {
         "The maximum size of the files that the server keeps. \"0\": all of the disk but 1 GiB.";
     blob_keep: Time = Some(3_600_000),
         "The server keeps files that no build needs for this time after their last use.";
+    blobs: Url = String::new(),
+        "The URL of an HTTP cache from which clients read packages and other files, such as \"http://cache.example.org/cas\". Empty: from the server.";
     client_start: Text = String::new(),
         "A shell command that starts clients when packages wait for some. Empty: none.";
     client_start_join: Path = String::new(),

@@ -108,6 +108,7 @@ fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigEr
         Field::Size(field) => *field(config) = size(value)?,
         Field::Scratch(field) => *field(config) = scratch(value)?,
         Field::Address(field) => *field(config) = address(value)?,
+        Field::Url(field) => *field(config) = url(value)?,
         Field::Name(field) => *field(config) = checked_name(value)?,
     }
     Ok(())
@@ -122,6 +123,17 @@ fn address(value: &Value<'_>) -> Result<String, ConfigError> {
     let text = text(value)?;
     let is_address = text.is_empty() || text.parse::<std::net::SocketAddr>().is_ok();
     if is_address { Ok(text) } else { Err(error_at(value, "expected an address such as \"0.0.0.0:8443\"")) }
+}
+
+fn url(value: &Value<'_>) -> Result<String, ConfigError> {
+    let text = text(value)?;
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let has_host = |rest: &str| rest.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '[');
+    // User names and queries would need more than an address.
+    let is_plain = |rest: &str| rest.bytes().all(|it| it.is_ascii_graphic() && !b"?#@".contains(&it));
+    let is_url = rest.is_some_and(|rest| has_host(rest) && is_plain(rest)) && text.len() <= tanto_protocol::MAX_URL;
+    let why = "expected a URL such as \"http://cache.example.org/cas\"";
+    if text.is_empty() || is_url { Ok(text) } else { Err(error_at(value, why)) }
 }
 
 fn labels(value: &Value<'_>) -> Result<Vec<String>, ConfigError> {

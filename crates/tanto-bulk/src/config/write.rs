@@ -50,6 +50,7 @@ fn value(config: &Config, key: &Key) -> String {
         | Field::Text(field)
         | Field::Sandbox(field)
         | Field::Address(field)
+        | Field::Url(field)
         | Field::Name(field) => quoted(field(&mut config)),
         Field::Flag(field) => field(&mut config).to_string(),
         Field::Labels(field) => {

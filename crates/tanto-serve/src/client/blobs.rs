@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 use tanto_cas::pack::{PackError, PackLimits, PackWriter, unpack};
 use tanto_cas::store::Durability;
 use tanto_cas::{BlobInfo, Store};
 use tanto_protocol::{Digest, MAX_DIGESTS, MAX_PART, VERSION};
+use ureq::Body;
 
 use super::transport::Arrived;
 use super::{ClientError, Connection, PATIENCE};
@@ -57,35 +59,30 @@ impl Connection {
         })
     }
 
-    /// Reads a blob into a file. What the file has already is the begin of the blob from an earlier call. Returns the
-    /// size. After `Mismatch` the file is empty: once more, the server may have noticed its own damage.
+    /// Reads a blob from the server into a file. What the file has already is the begin of the blob from an earlier call.
+    /// Returns the size. After `Mismatch` the file is empty: once more, the server may have noticed its own damage.
     pub fn get(&self, digest: &Digest, path: &Path) -> Result<u64, ClientError> {
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        let mut hasher = Sha256::new();
-        let mut length = hash(&mut file, &mut hasher)?;
-        // All of it may be there.
-        if length > 0 && Digest(hasher.clone().finalize().into()) == *digest {
-            return Ok(length);
-        }
-        let body = match self.transport.get(&self.blob_path(digest), length) {
-            // The file is longer than the blob.
-            Err(ClientError::Protocol(_)) if length > 0 => {
-                file.set_len(0)?;
-                return Err(ClientError::Mismatch(*digest));
-            }
-            body => body?,
+        read_blob(digest, path, u64::MAX, |from| self.transport.get(&self.blob_path(digest), from))
+    }
+
+    /// Reads a blob like `get`, but from the cache if one works. `size`: if it is known.
+    pub fn get_cached(&self, digest: &Digest, size: Option<u64>, path: &Path) -> Result<u64, ClientError> {
+        let Some(cache) = self.cache().filter(|cache| cache.is_ready(Instant::now())) else {
+            return self.get(digest, path);
         };
-        if !body.1 {
-            file.set_len(0)?;
-            file.seek(SeekFrom::Start(0))?;
-            (hasher, length) = (Sha256::new(), 0);
+        match size.or_else(|| self.size(digest)).map(|size| cache.get(digest, size, path)) {
+            Some(Ok(Some(length))) => Ok(length),
+            Some(Ok(None)) | None => self.get(digest, path),
+            Some(Err(error)) => Err(error.into()),
         }
-        length += receive(&mut body.0.into_with_config().limit(u64::MAX).reader(), &mut file, &mut hasher)?;
-        if Digest(hasher.finalize().into()) == *digest {
-            return Ok(length);
+    }
+
+    /// The size of a blob of the server.
+    fn size(&self, digest: &Digest) -> Option<u64> {
+        match self.transport.head(&self.blob_path(digest)) {
+            Ok(Arrived::Whole { size }) => size,
+            Ok(Arrived::Until(_)) | Err(_) => None,
         }
-        file.set_len(0)?;
-        Err(ClientError::Mismatch(*digest))
     }
 
     /// Uploads a file, from where an earlier call broke off.
@@ -99,7 +96,7 @@ impl Connection {
         let size = file.metadata()?.len();
         let blob = self.blob_path(digest);
         let at = match self.transport.head(&format!("{blob}?size={size}"))? {
-            Arrived::Whole => return Ok(()),
+            Arrived::Whole { .. } => return Ok(()),
             Arrived::Until(at) => at.min(size),
         };
         if is_compressible(&mut file, at)? {
@@ -182,6 +179,45 @@ impl<R: Read> Read for Counted<'_, R> {
         (self.sent)(read as u64);
         Ok(read)
     }
+}
+
+/// Reads a blob of at most `max` bytes into a file, which may have its begin. `ask` returns the blob from an offset, or from
+/// its begin (`false`).
+pub(super) fn read_blob(
+    digest: &Digest,
+    path: &Path,
+    max: u64,
+    ask: impl FnOnce(u64) -> Result<(Body, bool), ClientError>,
+) -> Result<u64, ClientError> {
+    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut hasher = Sha256::new();
+    let mut length = hash(&mut file, &mut hasher)?;
+    // All of it may be there.
+    if length > 0 && Digest(hasher.clone().finalize().into()) == *digest {
+        return Ok(length);
+    }
+    let (body, continues) = match ask(length) {
+        // The file is longer than the blob.
+        Err(ClientError::Protocol(_)) if length > 0 => {
+            file.set_len(0)?;
+            return Err(ClientError::Mismatch(*digest));
+        }
+        body => body?,
+    };
+    if !continues {
+        file.set_len(0)?;
+        file.seek(SeekFrom::Start(0))?;
+        (hasher, length) = (Sha256::new(), 0);
+    }
+    // One byte more shows that the blob is too long.
+    let body = body.into_with_config().limit(u64::MAX).reader();
+    let left = max.saturating_sub(length).saturating_add(1);
+    length += receive(&mut body.take(left), &mut file, &mut hasher)?;
+    if Digest(hasher.finalize().into()) == *digest {
+        return Ok(length);
+    }
+    file.set_len(0)?;
+    Err(ClientError::Mismatch(*digest))
 }
 
 /// Hashes the file; leaves it at its end.

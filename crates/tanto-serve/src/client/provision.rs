@@ -84,15 +84,32 @@ pub fn persist<T>(request: impl Fn() -> Result<T, ClientError>) -> Result<T, Cli
     }
 }
 
+/// Where a blob is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlobSource {
+    Server,
+    /// The cache if one works, otherwise the server.
+    Cache,
+}
+
 /// Downloads a blob to a file, unless the file has its content. Returns its size.
-pub fn fetch_file(connection: &Connection, digest: &Digest, path: &Path) -> Result<u64, ProvisionError> {
+pub fn fetch_file(
+    connection: &Connection,
+    source: BlobSource,
+    digest: &Digest,
+    path: &Path,
+) -> Result<u64, ProvisionError> {
     if let Some(known) = BlobInfo::of_file(path).ok().filter(|it| it.digest.0 == digest.0) {
         return Ok(known.size);
     }
     let part = path.with_extension("part");
-    let size = match persist(|| connection.get(digest, &part)) {
+    let get = || match source {
+        BlobSource::Server => connection.get(digest, &part),
+        BlobSource::Cache => connection.get_cached(digest, None, &part),
+    };
+    let size = match persist(get) {
         // A part of another blob was there.
-        Err(ClientError::Mismatch(_)) => persist(|| connection.get(digest, &part))?,
+        Err(ClientError::Mismatch(_)) => persist(get)?,
         result => result?,
     };
     std::fs::rename(&part, path).map_err(failed(path))?;
@@ -155,7 +172,7 @@ fn fetch_manifest(
     limits: &ManifestLimits,
 ) -> Result<Manifest, ProvisionError> {
     let path = dir.join(MANIFEST);
-    fetch_file(connection, digest, &path)?;
+    fetch_file(connection, BlobSource::Cache, digest, &path)?;
     Ok(Manifest::parse(&std::fs::read(&path).map_err(failed(&path))?, limits)?)
 }
 
@@ -182,7 +199,7 @@ fn fetch_blobs(connection: &Connection, digests: &[BlobDigest], dir: &Path) -> R
         }
         for digest in missing {
             let path = dir.join(BLOB);
-            fetch_file(connection, &Digest(digest.0), &path)?;
+            fetch_file(connection, BlobSource::Cache, &Digest(digest.0), &path)?;
             store.put_file(&path, Some(&digest), u64::MAX, Durability::Process)?;
             std::fs::remove_file(&path).map_err(failed(&path))?;
         }

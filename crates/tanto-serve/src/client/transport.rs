@@ -1,4 +1,4 @@
-//! HTTP requests with a token, over TLS with the authority of the join file.
+//! HTTP requests: to the server with a token, over TLS with the authority of the join file; and to a cache of blobs.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tanto_protocol::{Refusal, RefusalCode};
+use tanto_protocol::{Digest, Refusal, RefusalCode};
 use ureq::http::{StatusCode, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
-use ureq::typestate::WithBody;
+use ureq::typestate::{WithBody, WithoutBody};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body, RequestBuilder, SendBody};
 
@@ -30,12 +30,83 @@ const MAX_REFUSAL: u64 = 128 << 10;
 const STALL: Duration = Duration::from_secs(60);
 /// How long the server may take to answer a request for a blob, or to verify one.
 const ANSWER: Duration = Duration::from_secs(300);
+/// How long a connection may take, and the resolution of a name.
+const CONNECT: Duration = Duration::from_secs(20);
+/// The same of a cache, whose blobs the server has, too.
+const CACHE_STALL: Duration = Duration::from_secs(30);
+const CACHE_CONNECT: Duration = Duration::from_secs(5);
+/// The least speed of a cache, in bytes per second.
+const CACHE_SPEED: u64 = 64 << 10;
 
 pub(super) struct Transport {
     agent: Agent,
     /// Without a slash at its end.
     base: String,
     authorization: String,
+}
+
+/// Reads blobs from a cache. It has no token.
+pub(super) struct CacheTransport {
+    agent: Agent,
+    /// Without a slash at its end.
+    base: String,
+}
+
+impl CacheTransport {
+    /// Certificates are verified with the authorities of the system.
+    pub(super) fn new(url: &str) -> Result<CacheTransport, ClientError> {
+        let base = url.trim_end_matches('/').to_owned();
+        let tls = match base.starts_with("https://") {
+            true => tls_config("")?,
+            false => TlsConfig::default(),
+        };
+        Ok(CacheTransport { agent: agent(tls, CACHE_CONNECT), base })
+    }
+
+    /// Reads a blob of a size from an offset, like `Transport::get`.
+    pub(super) fn get(&self, digest: &Digest, size: u64, from: u64) -> Result<(Body, bool), ClientError> {
+        let request = self.agent.get(format!("{}/{digest}", self.base));
+        let longest = CACHE_STALL + Duration::from_secs(size / CACHE_SPEED);
+        let request = request.config().timeout_global(Some(longest)).build();
+        blob_body(request, from, (CACHE_STALL, CACHE_STALL), |status, body| match status {
+            StatusCode::NOT_FOUND | StatusCode::GONE => {
+                ClientError::Refused(Refusal { code: RefusalCode::NotFound, message: format!("status {status}") })
+            }
+            status => refused(status, body),
+        })
+    }
+}
+
+fn agent(tls: TlsConfig, connect: Duration) -> Agent {
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .proxy(None)
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .user_agent(concat!("tanto/", env!("CARGO_PKG_VERSION")))
+        .timeout_resolve(Some(connect))
+        .timeout_connect(Some(connect))
+        .timeout_per_write(Some(Duration::from_secs(60)))
+        .max_response_header_size(16 << 10)
+        .build();
+    Agent::with_parts(config, DefaultConnector::default(), SystemResolver)
+}
+
+/// Asks for a blob from an offset. Returns the body and whether it begins at the offset, rather than at the begin.
+fn blob_body(
+    request: RequestBuilder<WithoutBody>,
+    from: u64,
+    (answer, stall): (Duration, Duration),
+    refused: impl FnOnce(StatusCode, &mut Body) -> ClientError,
+) -> Result<(Body, bool), ClientError> {
+    let request = if from > 0 { request.header("Range", format!("bytes={from}-")) } else { request };
+    let request = request.config().timeout_per_read(Some(stall)).timeout_recv_response(Some(answer)).build();
+    let mut answer = request.call()?;
+    match answer.status() {
+        StatusCode::OK => Ok((answer.into_body(), false)),
+        StatusCode::PARTIAL_CONTENT => Ok((answer.into_body(), true)),
+        status => Err(refused(status, answer.body_mut())),
+    }
 }
 
 impl Transport {
@@ -47,19 +118,7 @@ impl Transport {
             true => TlsConfig::default(),
             false => tls_config(authority)?,
         };
-        let config = Agent::config_builder()
-            .tls_config(tls)
-            .proxy(None)
-            .max_redirects(0)
-            .http_status_as_error(false)
-            .user_agent(concat!("tanto/", env!("CARGO_PKG_VERSION")))
-            .timeout_resolve(Some(Duration::from_secs(20)))
-            .timeout_connect(Some(Duration::from_secs(20)))
-            .timeout_per_write(Some(Duration::from_secs(60)))
-            .max_response_header_size(16 << 10)
-            .build();
-        let agent = Agent::with_parts(config, DefaultConnector::default(), SystemResolver);
-        Ok(Transport { agent, base, authorization: format!("Bearer {token}") })
+        Ok(Transport { agent: agent(tls, CONNECT), base, authorization: format!("Bearer {token}") })
     }
 
     /// Returns the body of the answer, of at most `max` bytes.
@@ -81,26 +140,17 @@ impl Transport {
 
     /// Reads a blob from an offset. Returns the body and whether it begins at the offset, rather than at the begin.
     pub(super) fn get(&self, path: &str, from: u64) -> Result<(Body, bool), ClientError> {
-        let mut request = self.agent.get(self.url(path)).header("Authorization", &self.authorization);
-        if from > 0 {
-            request = request.header("Range", format!("bytes={from}-"));
-        }
-        let request = request.config().timeout_per_read(Some(STALL)).timeout_recv_response(Some(ANSWER)).build();
-        let mut answer = request.call()?;
-        match answer.status() {
-            StatusCode::OK => Ok((answer.into_body(), false)),
-            StatusCode::PARTIAL_CONTENT => Ok((answer.into_body(), true)),
-            status => Err(refused(status, answer.body_mut())),
-        }
+        let request = self.agent.get(self.url(path)).header("Authorization", &self.authorization);
+        blob_body(request, from, (ANSWER, STALL), refused)
     }
 
     /// Returns whether a blob is there and, if not, how much of its upload has arrived.
     pub(super) fn head(&self, path: &str) -> Result<Arrived, ClientError> {
         let request = self.agent.head(self.url(path)).header("Authorization", &self.authorization);
         let answer = request.config().timeout_global(Some(ANSWER)).build().call()?;
-        let offset = answer.headers().get("upload-offset").and_then(|value| value.to_str().ok()?.parse().ok());
-        match (answer.status(), offset) {
-            (StatusCode::OK, _) => Ok(Arrived::Whole),
+        let number = |name| answer.headers().get(name).and_then(|value| value.to_str().ok()?.parse().ok());
+        match (answer.status(), number("upload-offset")) {
+            (StatusCode::OK, _) => Ok(Arrived::Whole { size: number("content-length") }),
             (StatusCode::NOT_FOUND, Some(offset)) => Ok(Arrived::Until(offset)),
             // The answer to HEAD has no body that would say more.
             (status, _) => {
@@ -138,7 +188,10 @@ impl Transport {
 
 /// How much of a blob the server has.
 pub(super) enum Arrived {
-    Whole,
+    Whole {
+        /// If the server tells it.
+        size: Option<u64>,
+    },
     Until(u64),
 }
 
@@ -192,7 +245,7 @@ fn system_authorities() -> Result<Vec<u8>, ClientError> {
     found.ok_or_else(|| ClientError::JoinFile("no certificates of public authorities are installed".to_owned()))
 }
 
-/// Reads a refusal. Anything that is not the server's own answer comes from something between.
+/// Reads a refusal. Anything that is not the server's own answer comes from something between, or from a cache.
 fn refused(status: StatusCode, body: &mut Body) -> ClientError {
     let bytes = body.with_config().limit(MAX_REFUSAL).read_to_vec().unwrap_or_default();
     if let Ok(refusal) = serde_json::from_slice::<Refusal>(&bytes) {

@@ -30,6 +30,8 @@ use crate::tokens::{self, Identity, TokenError, TokenTable};
 const CLIENT_ROLES: [Role; 3] = [Role::Build, Role::Check, Role::Scan];
 /// The roles that read and write blobs.
 pub(super) const BLOB_ROLES: [Role; 4] = [Role::Build, Role::Check, Role::Scan, Role::Tree];
+/// The roles that read single blobs.
+pub(super) const READ_ROLES: [Role; 5] = [Role::Build, Role::Check, Role::Scan, Role::Tree, Role::Read];
 
 /// What all connections share.
 pub(super) struct Shared {

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::answer::{self, Answer, Refused};
 use super::connection::Peer;
-use super::requests::{BLOB_ROLES, Shared, invalid, permit, read_body, storage_failed, verify};
+use super::requests::{BLOB_ROLES, READ_ROLES, Shared, invalid, permit, read_body, storage_failed, verify};
 use super::route::byte_range;
 use crate::blobs::{BlobReader, Blobs};
 
@@ -69,7 +69,7 @@ pub(super) async fn get(
     digest: Digest,
     request: Request<Incoming>,
 ) -> Result<Answer, Refused> {
-    permit(&verify(shared, peer, build, &request)?, &BLOB_ROLES)?;
+    permit(&verify(shared, peer, build, &request)?, &READ_ROLES)?;
     let range = request.headers().get(RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let opened = blocking(shared, build, move |blobs, build| {
         let digest = tanto_cas::Digest(digest.0);

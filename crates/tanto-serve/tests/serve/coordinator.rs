@@ -126,11 +126,13 @@ fn answer(request: &ClientRequest) -> Option<ClientAnswer> {
     Some(match request {
         ClientRequest::Describe => ClientAnswer::Describe(description()),
         ClientRequest::Hello(hello) if hello.slots == 0 => refuse(RefusalCode::Environment),
-        ClientRequest::Hello(_) => ClientAnswer::Hello(HelloAnswer {
+        ClientRequest::Hello(hello) => ClientAnswer::Hello(HelloAnswer {
             connection: CONNECTION,
             heartbeat_ms: 20_000,
             missing_ms: 60_000,
             warnings: vec!["another kernel".to_owned()],
+            // The test names the cache.
+            blobs: hello.environment.get("blobs").cloned().unwrap_or_default(),
         }),
         ClientRequest::Work(work) if work.wait_ms == HELD => return None,
         ClientRequest::Work(_) => {

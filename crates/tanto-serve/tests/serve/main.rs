@@ -1,6 +1,7 @@
 //! Tests of the server and the client's transport over real sockets, with a fake coordinator.
 
 mod blobs;
+mod cache;
 mod collection;
 mod coordinator;
 mod documentation;

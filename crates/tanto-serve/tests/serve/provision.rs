@@ -9,7 +9,7 @@ use tanto_protocol::*;
 use tanto_serve::Limits;
 use tanto_serve::client::Connection;
 use tanto_serve::client::membership::member;
-use tanto_serve::client::provision::{FetchedTree, fetch_file, fetch_similar_tree, fetch_tree};
+use tanto_serve::client::provision::{BlobSource, FetchedTree, fetch_file, fetch_similar_tree, fetch_tree};
 
 use super::site::Site;
 
@@ -110,7 +110,7 @@ fn a_part_of_another_file_does_no_harm() {
     let digest = Digest(tanto_cas::Digest::of(b"the kit").0);
     client.put(&digest, &site.dir.at("from")).unwrap();
     site.dir.write("kit.part", "xxx");
-    assert_eq!(fetch_file(&client, &digest, &site.dir.at("kit")).unwrap(), 7);
+    assert_eq!(fetch_file(&client, BlobSource::Server, &digest, &site.dir.at("kit")).unwrap(), 7);
     assert_eq!(fs::read(site.dir.at("kit")).unwrap(), b"the kit");
     assert!(fetch_tree(&client, &digest, &site.dir.at("")).is_err(), "it is no manifest");
 }

@@ -59,8 +59,10 @@ fn permitted(page: &str) -> BTreeMap<Role, String> {
 
 /// Whether a row of the table covers a route.
 fn covers(requests: &str, route: &Route) -> bool {
+    let path = route.path.replace(&"0".repeat(64), "DIGEST");
     requests == "all"
-        || requests.contains(&format!("`{}`", route.path))
+        || requests.contains(&format!("`{path}`"))
+        || requests.contains(&format!("`{} {path}`", route.method))
         || requests.contains("all requests for blobs") && route.section == "Blobs"
 }
 

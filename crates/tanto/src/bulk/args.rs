@@ -372,7 +372,7 @@ pub struct TokenAddArgs {
     /// Name of the client
     #[arg(value_parser = client_name)]
     pub name: String,
-    /// Role of the client: build, check, scan, tree, watch, steer or admin [default: build]
+    /// Role of the client: build, check, scan, tree, read, watch, steer or admin [default: build]
     #[arg(long = "role", value_name = "ROLE", value_parser = role)]
     pub roles: Vec<Role>,
     /// How long the client's token is valid, such as 12h
@@ -384,6 +384,9 @@ pub struct TokenAddArgs {
     /// How many machines can join with the file
     #[arg(long, value_name = "N", requires = "pool", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_clients: Option<u32>,
+    /// Write the token itself in place of a join file, for a program that is no client, such as a web server
+    #[arg(long, conflicts_with = "pool")]
+    pub plain: bool,
     /// Join file to write, for `tanto bulk client --join`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,

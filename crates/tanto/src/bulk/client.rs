@@ -23,10 +23,9 @@ use tanto_exec::resource_sampler;
 use tanto_exec::run::BuildOutcome;
 use tanto_exec::text::units::ByteSize;
 use tanto_protocol::{
-    BuildDescription, ClientAnswer, ClientRequest, Digest, Hello, InstanceId, JoinAnswer, JoinFile, Refusal,
-    RefusalCode,
+    BuildDescription, ClientAnswer, ClientRequest, Digest, Hello, InstanceId, JoinFile, Refusal, RefusalCode,
 };
-use tanto_serve::client::provision::{self, FetchedTree, ProvisionError, persist};
+use tanto_serve::client::provision::{self, BlobSource, FetchedTree, ProvisionError, persist};
 use tanto_serve::client::{ClientError, Connection, membership};
 use tanto_serve::tokens;
 use tanto_sys::fs::{page_cache, private_files};
@@ -71,7 +70,9 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
     let cache_bytes = args.cache_size.saturating_mul(1_024);
     let workspace = Workspace::open(&dir.join(PACKAGES), &dir.join("blobs"), cache_bytes, place);
     let workspace = Arc::new(workspace.map_err(BulkError::io("opening ", &dir))?);
-    let client = Client { args, join, member, dir, slots: slots(args), instance: instance()?, workspace };
+    let connection = Arc::new(Connection::new(&join, &member.token).map_err(invalid)?);
+    let (slots, instance) = (slots(args), instance()?);
+    let client = Client { args, join, name: member.name, connection, dir, slots, instance, workspace };
     let mut machine = Machine::New(&mut state);
     let mut last = None;
     loop {
@@ -89,7 +90,8 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
 struct Client<'a> {
     args: &'a ClientArgs,
     join: JoinFile,
-    member: JoinAnswer,
+    name: String,
+    connection: Arc<Connection>,
     dir: PathBuf,
     slots: u32,
     instance: InstanceId,
@@ -134,11 +136,10 @@ impl Client<'_> {
         }
         let hello = self.hello(own, &config, &settings);
         println!("{}", self.line(provided, &hello, is_first));
-        let transport = Http(Connection::new(&self.join, &self.member.token).map_err(invalid)?);
         let client = BuildClient {
             runner: runner_options(&config, &settings),
             settings: &settings,
-            transport: Arc::new(transport),
+            transport: Arc::new(Http(Arc::clone(&self.connection))),
             hello,
             workspace: Arc::clone(&self.workspace),
             dir: self.dir.clone(),
@@ -189,25 +190,29 @@ const MAKECONF: &str = "mk.conf";
 impl Client<'_> {
     /// Describes the build and fetches its files.
     fn provide(&self, is_first: bool) -> Result<Provided, BulkError> {
-        let connection = Connection::new(&self.join, &self.member.token).map_err(invalid)?;
-        let description = self.describe(&connection, is_first)?;
+        let description = self.describe(is_first)?;
         let manifest = description.tree.ok_or("the build provides no package tree yet")?;
         if is_first {
             self.workspace.trees.adopt_old(manifest).map_err(BulkError::io("opening ", &self.dir))?;
         }
-        let tree = self.workspace.trees.provide(manifest, |new| fetch_tree(&connection, new)).map_err(invalid)?;
-        let fetch = |digest: Option<Digest>, name| {
-            digest
-                .map(|digest| provision::fetch_file(&connection, &digest, &self.dir.join(name)).map_err(invalid))
-                .transpose()
+        let tree = self.workspace.trees.provide(manifest, |new| fetch_tree(&self.connection, new)).map_err(invalid)?;
+        let fetch = |digest: Option<Digest>, source, name| {
+            let path = self.dir.join(name);
+            let fetch = |digest| provision::fetch_file(&self.connection, source, &digest, &path).map_err(invalid);
+            digest.map(fetch).transpose()
         };
-        fetch(description.makeconf, MAKECONF)?;
-        let kit_bytes = fetch(description.kit, KIT)?;
+        // It may have passwords.
+        fetch(description.makeconf, BlobSource::Server, MAKECONF)?;
+        let kit_bytes = fetch(description.kit, BlobSource::Cache, KIT)?;
+        if let Some(text) = self.connection.take_warning() {
+            eprintln!("tanto: warning: {text}");
+        }
         Ok(Provided { description, manifest, tree: tree.unwrap_or_default(), kit_bytes })
     }
 
     /// Waits for the coordinator: if a build was there before, without end.
-    fn describe(&self, connection: &Connection, is_first: bool) -> Result<BuildDescription, BulkError> {
+    fn describe(&self, is_first: bool) -> Result<BuildDescription, BulkError> {
+        let connection = &self.connection;
         let mut described = connection.describe();
         if let Err(error) = &described
             && error.is_transient()
@@ -245,7 +250,7 @@ impl Client<'_> {
     fn hello(&self, environment: tanto_protocol::Environment, config: &Config, settings: &BuildSettings) -> Hello {
         Hello {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            name: self.member.name.clone(),
+            name: self.name.clone(),
             instance: self.instance,
             replace: self.args.replace,
             slots: self.slots,
@@ -311,7 +316,7 @@ fn wait_for_one_thread() {
 }
 
 /// Reaches the coordinator through its server.
-struct Http(Connection);
+struct Http(Arc<Connection>);
 
 impl Transport for Http {
     fn request(&self, request: ClientRequest) -> Result<ClientAnswer, TransportError> {
@@ -322,8 +327,12 @@ impl Transport for Http {
         self.0.missing(digests).map_err(transport_error)
     }
 
-    fn download(&self, digest: Digest, to: &Path) -> Result<(), TransportError> {
-        let get = || self.0.get(&digest, to).map(drop);
+    fn take_warning(&self) -> Option<String> {
+        self.0.take_warning()
+    }
+
+    fn download(&self, digest: Digest, size: u64, to: &Path) -> Result<(), TransportError> {
+        let get = || self.0.get_cached(&digest, Some(size), to).map(drop);
         match get() {
             // The server may have noticed its own damage.
             Err(ClientError::Mismatch(_)) => get(),

@@ -1,5 +1,7 @@
 //! `tanto bulk token`.
 
+use std::io;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use tanto_bulk::config::Config;
@@ -27,8 +29,6 @@ fn add(args: &TokenAddArgs) -> Result<String, BulkError> {
     let config = args.config.read()?;
     let server = ConfiguredServer::new(&config)?;
     server.prepare()?;
-    let url = server.client_url()?;
-    let authority = server_dir::authority_certificate(&server.dir).map_err(invalid)?;
     let exists = args.output.try_exists().map_err(BulkError::io("writing ", &args.output))?;
     if exists {
         return Err(format!("{} exists already", args.output.display()).into());
@@ -43,17 +43,38 @@ fn add(args: &TokenAddArgs) -> Result<String, BulkError> {
         joinable: if args.pool { args.expires } else { args.expires.min(JOINABLE) },
         lifetime: Some(args.expires),
     };
+    let path = args.output.display();
+    match args.plain {
+        true => add_plain(&server, &new, &args.output).map(|()| format!("{path}: the token\n")),
+        false => {
+            add_join_file(&server, new, &args.output)?;
+            let command = if is_for_tree { "push-tree --join FILE DIR" } else { "client --join FILE" };
+            Ok(format!("{path}: copy it to the machine and run 'tanto bulk {command}' there\n"))
+        }
+    }
+}
+
+fn add_plain(server: &ConfiguredServer, new: &NewSecret, output: &Path) -> Result<(), BulkError> {
+    let token = tokens::add_token(&server.dir, new).map_err(invalid)?;
+    tokens::write_token_file(output, &token).map_err(|error| undo(server, &new.build, &token, output, error))
+}
+
+fn add_join_file(server: &ConfiguredServer, new: NewSecret, output: &Path) -> Result<(), BulkError> {
+    let url = server.client_url()?;
+    let authority = server_dir::authority_certificate(&server.dir).map_err(invalid)?;
     let secret = tokens::add(&server.dir, &new).map_err(invalid)?;
     let join = JoinFile { url, build: new.build, name: new.name, secret, authority };
-    if let Err(error) = tokens::write_join_file(&args.output, &join) {
-        // A secret that nobody has is of no use.
-        let id = join.secret.split('.').next().unwrap_or_default();
-        tokens::revoke(&server.dir, &join.build, id).map_err(invalid)?;
-        return Err(BulkError::io("writing ", &args.output)(error));
+    let written = tokens::write_join_file(output, &join);
+    written.map_err(|error| undo(server, &join.build, &join.secret, output, error))
+}
+
+/// Removes a secret that could not be written: nobody has it.
+fn undo(server: &ConfiguredServer, build: &str, secret: &str, output: &Path, error: io::Error) -> BulkError {
+    let id = secret.split('.').next().unwrap_or_default();
+    match tokens::revoke(&server.dir, build, id) {
+        Ok(_) => BulkError::io("writing ", output)(error),
+        Err(error) => invalid(error),
     }
-    let path = args.output.display();
-    let command = if is_for_tree { "push-tree --join FILE DIR" } else { "client --join FILE" };
-    Ok(format!("{path}: copy it to the machine and run 'tanto bulk {command}' there\n"))
 }
 
 fn list(args: &ClientsArgs) -> Result<String, BulkError> {

@@ -57,7 +57,7 @@ impl Dispatch {
         self.adopt(now, client, hello);
         let ms = |ms| u64::try_from(ms).unwrap_or(0);
         let (heartbeat_ms, missing_ms) = (ms(self.times.heartbeat_ms), ms(self.times.silent_ms));
-        Ok(HelloAnswer { connection, heartbeat_ms, missing_ms, warnings })
+        Ok(HelloAnswer { connection, heartbeat_ms, missing_ms, warnings, blobs: String::new() })
     }
 
     /// Finds or adds the client of a hello, unless another process has its name.

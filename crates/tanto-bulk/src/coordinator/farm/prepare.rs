@@ -55,6 +55,7 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
         tree: Some(manifest),
         kit: file_blob(&store, Path::new(&config.bootstrapkit))?,
         makeconf: config.makeconf().map_or(Ok(None), |path| file_blob(&store, &path))?,
+        blobs: config.blobs.clone(),
     };
     let fetched: Vec<_> = description.blobs().collect();
     pin(&store, &blobs, &fetched)?;

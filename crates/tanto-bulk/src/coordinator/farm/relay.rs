@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tanto_protocol::{
-    ClientAnswer, ClientRequest, Digest, PackageBlob, ProvidedFile, Refusal, RefusalCode, ResultAnswer, ToCoordinator,
-    ToServer, TokenIdentity,
+    ClientAnswer, ClientRequest, Digest, HelloAnswer, PackageBlob, ProvidedFile, Refusal, RefusalCode, ResultAnswer,
+    ToCoordinator, ToServer, TokenIdentity,
 };
 use tanto_sys::random;
 
@@ -75,7 +75,9 @@ impl Coordinator<'_> {
             ClientRequest::Hello(hello) => match random::bytes() {
                 Ok(id) => {
                     let (own, id) = (&farm.description.environment, tanto_protocol::ConnectionId(id));
-                    self.dispatch.hello(now_ms, token, &hello, own, id).map(ClientAnswer::Hello)
+                    let blobs = farm.description.blobs.clone();
+                    let answer = self.dispatch.hello(now_ms, token, &hello, own, id);
+                    answer.map(|answer| ClientAnswer::Hello(HelloAnswer { blobs, ..answer }))
                 }
                 Err(_) => Err(unavailable()),
             },
