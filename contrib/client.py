@@ -140,7 +140,8 @@ class Client:
             answer = self.server.post("hello", {
                 "version": VERSION, "name": self.known["name"], "instance": self.instance,
                 "replace": self.options.replace, "slots": self.slots, "cpus": os.cpu_count(), **free,
-                "environment": self.machine_environment(), "root": os.geteuid() == 0, "running": running, "held": held,
+                "environment": self.machine_environment(), "labels": self.options.label, "root": os.geteuid() == 0,
+                "running": running, "held": held,
             })
             self.connection, self.heartbeat_ms = answer["connection"], answer["heartbeat_ms"]
             for warning in answer["warnings"]:
@@ -270,6 +271,7 @@ def main():
         help="prefix of the commands of all stages, such as 'chroot /sandbox/{slot}', where {slot} is a number from 0. "
         "The directory of the client has to be there, too",
     )
+    option("--label", action="append", default=[], metavar="LABEL", help="label of the machine; may be repeated")
     option("--replace", action="store_true", help="take over from another client of the same name")
     options = parser.parse_args()
     if options.slots > 1 and "{slot}" not in options.enter:

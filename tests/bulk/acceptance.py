@@ -15,45 +15,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from farm import PATIENCE, Farm, until
-from place import ROOT, Some, can_create_sandboxes
+from farm import PATIENCE, Farm, start_liar, until
+from place import Some, can_create_sandboxes
 
 LOCATIONS = ("base/kit", "base/zero", "devel/libone", "devel/libtwo", "devel/libthree", "devel/app")
 
 # Clients build all packages.
 AWAY = '[place]\n"*/*" = "away"\n'
 
-# A client that adds a member to each package that it has built.
-LIAR = """
-import sys, tarfile
-sys.path.insert(0, {contrib!r})
-import attempt, client
-honest = attempt.Attempt.build
-def build(self):
-    result = honest(self)
-    if result["outcome"]["kind"] == "built":
-        whole = self.file.with_suffix(".whole")
-        self.file.rename(whole)
-        with tarfile.open(whole) as before, tarfile.open(self.file, "w:gz") as after:
-            for member in before:
-                after.addfile(member, before.extractfile(member) if member.isfile() else None)
-            after.addfile(tarfile.TarInfo("../../evil"))
-        whole.unlink()
-    return result
-attempt.Attempt.build = build
-client.main()
-"""
-
-
-def start_liar(farm, name):
-    own, prefix = farm.directory / name, farm.directory / "prefix"
-    make = f"mkdir -p {own}/prefix-{{slot}} {prefix} && mount --bind {own}/prefix-{{slot}} {prefix}"
-    enter = f"unshare --mount --pid --fork --kill-child /bin/sh -c '{make} && exec \"$@\"' enter"
-    program = farm.directory / "liar.py"
-    program.write_text(LIAR.format(contrib=str(ROOT / "contrib")))
-    command = [sys.executable, str(program), "--dir", str(own), "--enter", enter, "--join", f"{name}.join"]
-    environment = {key: value for key, value in os.environ.items() if key != "MAKECONF"}
-    return farm.launch(f"{name}.log", [*command, "--slots", "2"], environment)
+# A client that adds a member to each package.
+LIE = "return [*members, (tarfile.TarInfo('../../evil'), b'')]"
 
 
 def reasons(farm, client):
@@ -81,7 +52,7 @@ def lies_are_refused(tanto, directory):
     with Farm(tanto, directory, LOCATIONS, settings, kind=Some) as farm:
         farm.serve()
         farm.token("liar")
-        start_liar(farm, "liar")
+        start_liar(farm, "liar", LIE)
         build = farm.build()
         try:
             until(lambda: reasons(farm, "liar") or build.poll() is not None, "a result is refused")

@@ -19,6 +19,28 @@ from transport import Refused, Server  # noqa: E402, F401
 # Longest wait for anything that has to happen, in seconds.
 PATIENCE = 300
 
+# The client in contrib/, with a function that changes the members of each package that it has built.
+LIAR = """
+import io, sys, tarfile
+sys.path.insert(0, {contrib!r})
+import attempt, client
+honest = attempt.Attempt.build
+def lie(members):
+    {lie}
+def build(self):
+    result = honest(self)
+    if result["outcome"]["kind"] == "built":
+        with tarfile.open(self.file) as package:
+            members = [(it, package.extractfile(it).read() if it.isfile() else b"") for it in package]
+        with tarfile.open(self.file, "w:gz") as package:
+            for member, data in lie(members):
+                member.size = len(data)
+                package.addfile(member, io.BytesIO(data))
+    return result
+attempt.Attempt.build = build
+client.main()
+"""
+
 
 def free_port():
     with socket.socket() as listener:
@@ -128,3 +150,15 @@ class Farm:
                 "SELECT package.name, attempt.client FROM attempt JOIN package USING (run, job) WHERE outcome = 'done'"
             )
             return dict(rows)
+
+
+def start_liar(farm, name, lie, *words):
+    """Starts a client that changes its packages: `lie` is the body of a function of the list of members."""
+    own, prefix = farm.directory / name, farm.directory / "prefix"
+    make = f"mkdir -p {own}/prefix-{{slot}} {prefix} && mount --bind {own}/prefix-{{slot}} {prefix}"
+    enter = f"unshare --mount --pid --fork --kill-child /bin/sh -c '{make} && exec \"$@\"' enter"
+    program = farm.directory / f"{name}.py"
+    program.write_text(LIAR.format(contrib=str(ROOT / "contrib"), lie=lie))
+    command = [sys.executable, str(program), "--dir", str(own), "--enter", enter, "--join", f"{name}.join"]
+    environment = {key: value for key, value in os.environ.items() if key != "MAKECONF"}
+    return farm.launch(f"{name}.log", [*command, "--slots", "2", *words], environment)

@@ -249,6 +249,20 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_read_and_written() {
+        let verify = |text: &str| read(&format!("verify = {text}\n")).map(|config| config.verify).ok();
+        let good = ["\"2%\"", "\"0.25%\"", "\"12.5%\"", "\"100%\"", "\"0%\"", "\"100.00%\""].map(verify);
+        assert_eq!(good, [Some(200), Some(25), Some(1250), Some(10_000), Some(0), Some(10_000)]);
+        let bad = ["2", "\"2\"", "\"101%\"", "\"100.01%\"", "\"-1%\"", "\"1.%\"", "\".5%\"", "\"0.125%\"", "\"%\""];
+        assert_eq!(bad.map(verify), [None; 9]);
+        for verify in [0, 25, 1250, 10_000] {
+            let config = Config { verify, ..Config::default() };
+            assert_eq!(read(&config.text()).map(|it| it.verify), Ok(verify));
+            assert!(!config.shared().contains("verify"), "clients need not know");
+        }
+    }
+
+    #[test]
     fn limits_are_passed_to_the_monitor() {
         let limits =
             read("cpu_limit = \"1h\"\nmemory_limit = \"2G\"\nlog_limit = \"1M\"\ndisk_limit = \"3G\"").unwrap().limits;

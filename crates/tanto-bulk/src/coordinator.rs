@@ -37,6 +37,7 @@ pub mod state_dir;
 mod status;
 pub mod status_screen;
 pub mod up_to_date;
+pub mod verification;
 mod waiting;
 pub mod workdirs;
 

@@ -19,6 +19,7 @@ use tanto_sys::machine::cpu;
 
 pub use self::content::Content;
 use self::content::Fingerprint;
+pub(crate) use self::content::is_about_content;
 use self::files::SourceFiles;
 use crate::package::archive::Metadata;
 use crate::package::archive::plist::Word;

@@ -14,9 +14,10 @@ mod timeline;
 
 use std::collections::HashMap;
 
-use tanto_record::database::{self, AttemptRow, Database, EstimateRow, PackageRow, RunRow, StageRow};
+use tanto_record::database::{self, AttemptRow, Database, EstimateRow, PackageRow, RunRow, StageRow, VerificationRow};
 
 use crate::coordinator::state::{Detail, MACHINE, State};
+use crate::coordinator::verification;
 use crate::package::records::Record;
 use changes::Changes;
 use costs::Costs;
@@ -32,6 +33,7 @@ pub struct RunRows {
     pub attempts: Vec<AttemptRow>,
     pub stages: Vec<StageRow>,
     pub expected: Vec<EstimateRow>,
+    pub verifications: Vec<VerificationRow>,
     pub earlier: Option<(RunRow, Vec<PackageRow>)>,
 }
 
@@ -51,6 +53,7 @@ impl RunRows {
             attempts: store.attempts(run.run)?,
             stages: store.stages(run.run)?,
             expected: store.expected(run.run)?,
+            verifications: store.verifications(run.run)?,
             earlier,
         }))
     }
@@ -135,6 +138,11 @@ impl<'r> Report<'r> {
 
     fn package(&self, package: u32) -> &'r PackageRow {
         &self.rows.packages[package as usize]
+    }
+
+    /// Packages that were built again by other clients, unless all packages are the same.
+    fn unequal(&self) -> impl Iterator<Item = &'r VerificationRow> {
+        self.rows.verifications.iter().filter(|row| verification::is_unequal(row))
     }
 
     fn maintainer(&self, package: u32) -> &str {

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 
 pub use rows::{
     AttemptRow, Change, ClientWorkRow, CostRow, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, ProvenanceRow,
-    RunRow, ScanRow, Sha256, StageRow, Stamp,
+    RunRow, ScanRow, Sha256, StageRow, Stamp, VerificationRow,
 };
 
 #[derive(Debug)]

@@ -29,6 +29,8 @@ pub(super) enum Field {
     Name(fn(&mut Config) -> &mut String),
     Flag(fn(&mut Config) -> &mut bool),
     Count(fn(&mut Config) -> &mut usize),
+    /// A part of something, in hundredths of a percent.
+    Share(fn(&mut Config) -> &mut u32),
     /// Labels of a machine, or names of clients.
     Labels(fn(&mut Config) -> &mut Vec<String>),
     Time(fn(&mut Config) -> &mut Option<i64>),
@@ -40,6 +42,7 @@ pub(super) enum Field {
 macro_rules! rust_type {
     (Flag) => { bool };
     (Count) => { usize };
+    (Share) => { u32 };
     (Labels) => { Vec<String> };
     (Size) => { Option<u64> };
     (Time) => { Option<i64> };
@@ -248,6 +251,8 @@ values {
         "The names of trusted clients, such as [\"builder-1\"].";
     trust_reach: Count = 0,
         "Packages that at least so many others need are built only by trusted clients and this machine. 0: no package is.";
+    verify: Share = 0,
+        "The share of the packages built by clients that another client builds again, to compare both: such as \"2%\". \"0%\": none.";
 }
 limits {
     "hang_timeout": Time hang_ms,

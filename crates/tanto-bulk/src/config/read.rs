@@ -32,6 +32,8 @@ pub enum ConfigProblem {
 /// Most labels of a machine, most trusted clients, and most patterns of packages.
 const MAX_LABELS: usize = 64;
 const MAX_PATTERNS: usize = 1_000;
+/// 100 %, in the unit of shares.
+const WHOLE: u32 = 10_000;
 /// The limit of counts.
 const MAX_COUNT: usize = 4096;
 pub(super) const STAGE: &str = "stage";
@@ -103,6 +105,7 @@ fn set(config: &mut Config, key: &Key, value: &Value<'_>) -> Result<(), ConfigEr
             *field(config) = value.get_ref().as_bool().ok_or_else(|| error_at(value, "expected true or false"))?;
         }
         Field::Count(field) => *field(config) = count(value)?,
+        Field::Share(field) => *field(config) = share(value)?,
         Field::Labels(field) => *field(config) = labels(value)?,
         Field::Time(field) => *field(config) = time(value)?,
         Field::Size(field) => *field(config) = size(value)?,
@@ -168,6 +171,19 @@ fn count(value: &Value<'_>) -> Result<usize, ConfigError> {
     number
         .filter(|&it| it <= MAX_COUNT)
         .ok_or_else(|| error_at(value, &format!("expected a number from 0 to {MAX_COUNT}")))
+}
+
+/// Parses a share in hundredths of a percent.
+fn share(value: &Value<'_>) -> Result<u32, ConfigError> {
+    let error = || error_at(value, "expected a share from \"0%\" to \"100%\", such as \"2%\" or \"0.25%\"");
+    let text = value.get_ref().as_str().and_then(|text| text.strip_suffix('%')).ok_or_else(error)?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) || whole.len() > 3 || fraction.len() > 2 {
+        return Err(error());
+    }
+    let number: u32 = format!("{whole}{fraction:0<2}").parse().map_err(|_| error())?;
+    if number <= WHOLE { Ok(number) } else { Err(error()) }
 }
 
 /// Parses a time in milliseconds; `None` for no limit.

@@ -58,6 +58,7 @@ fn value(config: &Config, key: &Key) -> String {
             format!("[{}]", labels.join(", "))
         }
         Field::Count(field) => field(&mut config).to_string(),
+        Field::Share(field) => share(*field(&mut config)),
         Field::Time(field) => time(*field(&mut config)),
         Field::Size(field) => size(*field(&mut config)),
         Field::Scratch(field) => scratch(*field(&mut config)),
@@ -121,6 +122,14 @@ fn scratch(scratch: Scratch) -> String {
         Scratch::Auto => format!("\"{AUTO}\""),
         Scratch::Disk => size(None),
         Scratch::Most(bytes) => size(Some(bytes)),
+    }
+}
+
+/// Formats a share, which is in hundredths of a percent.
+fn share(share: u32) -> String {
+    match (share / 100, share % 100) {
+        (whole, 0) => format!("\"{whole}%\""),
+        (whole, fraction) => format!("\"{whole}.{fraction:02}%\""),
     }
 }
 

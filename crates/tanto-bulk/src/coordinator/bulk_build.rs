@@ -154,10 +154,10 @@ fn build(
     let failed = |error| BulkError::io("listening in ", &config.state)(error);
     let mut server = Server::open(Path::new(&config.state)).map_err(failed)?;
     phase_file::end(config);
-    let accepted = farm.as_ref().map(Farm::wake_fd).transpose().map_err(failed)?;
+    let accepted = farm.as_ref().map(Farm::wake_fds).transpose().map_err(failed)?;
     let requests = server.wake_fd().map_err(failed)?;
     let mut wakers = vec![requests.as_fd(), journal.commits().wake_fd().as_fd()];
-    wakers.extend(accepted.as_ref().map(AsFd::as_fd));
+    wakers.extend(accepted.iter().flatten().map(AsFd::as_fd));
     let wake_fd = any_fd(&wakers).map_err(failed)?;
     let options = RunnerOptions { wake_fd: Some(wake_fd), ..environment::runner_options(config, settings) };
     let mut runner = ProcessRunner::new(options).map_err(|error| cause(&error))?;

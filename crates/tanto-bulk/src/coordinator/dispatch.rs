@@ -18,13 +18,14 @@ mod requests;
 mod tests;
 mod times;
 mod trust;
+mod verification;
 
 use std::collections::BTreeMap;
 
 use tanto_protocol::{ConnectionId, Lease, LeaseId, LeaseProgress, Refusal, WorkAnswer};
 
 pub use self::explanation::RunningAttempt;
-use self::lease::{Cause, LastProgress, LeaseEntry, LeaseRecord, LeaseState, LeaseTerms};
+use self::lease::{Cause, LastProgress, LeaseEntry, LeasePurpose, LeaseRecord, LeaseState, LeaseTerms};
 pub use self::local::{LocalSlots, name as local_name};
 use self::placement::WaitingPackages;
 pub use self::placement::{ClientIndex, PackageNeeds};
@@ -51,7 +52,7 @@ pub struct Dispatch {
     connections: BTreeMap<ConnectionId, usize>,
     /// All leases of the run: a late result must be recognized.
     leases: BTreeMap<LeaseId, LeaseEntry>,
-    /// The lease of each package that has one that has not ended.
+    /// The lease of each package that is being built on a client, until it has ended.
     current: BTreeMap<PackageId, LeaseId>,
     /// How often an attempt at a package was lost unannounced.
     losses: BTreeMap<PackageId, u32>,
@@ -85,6 +86,19 @@ pub enum DispatchEffect {
     Back { client: ClientIndex },
     /// A lease has ended without a result.
     Ended { lease: LeaseId, package: PackageId, attempt: u32, client: ClientIndex, cause: Cause, next: NextState },
+}
+
+impl DispatchEffect {
+    /// The lease that it is about, if it is about one.
+    pub fn lease(&self) -> Option<LeaseId> {
+        match self {
+            DispatchEffect::Confirmed { lease, .. }
+            | DispatchEffect::Progress { lease, .. }
+            | DispatchEffect::Reported { lease, .. }
+            | DispatchEffect::Ended { lease, .. } => Some(*lease),
+            DispatchEffect::Silent { .. } | DispatchEffect::Back { .. } => None,
+        }
+    }
 }
 
 /// What becomes of a package whose lease has ended without a result.
@@ -153,7 +167,7 @@ impl Dispatch {
         self.leases.get(&lease)
     }
 
-    /// Returns the lease of a package that has not ended.
+    /// Returns the lease to build a package that has not ended.
     pub fn current(&self, package: PackageId) -> Option<LeaseId> {
         self.current.get(&package).copied()
     }
@@ -213,12 +227,25 @@ impl Dispatch {
 
     /// Gives a package to a client that `choose` has named. The lease is in the answer to its work request.
     ///
-    /// Panics if the package has a lease that has not ended: two attempts at a package must never be accepted.
+    /// Panics if the package has such a lease that has not ended: two attempts at a package must never be accepted.
     pub fn offer(&mut self, now_ms: i64, client: usize, package: PackageId, lease: Lease, terms: LeaseTerms) {
+        self.offer_lease(now_ms, client, (package, LeasePurpose::Build), lease, terms);
+        self.waiting.remove(package);
+    }
+
+    fn offer_lease(
+        &mut self,
+        now_ms: i64,
+        client: usize,
+        (package, purpose): (PackageId, LeasePurpose),
+        lease: Lease,
+        terms: LeaseTerms,
+    ) {
         let now = self.link.at(now_ms);
         let (id, until_ms) = (lease.lease, now.saturating_add(self.times.confirm_ms));
         let entry = LeaseEntry {
             package,
+            purpose,
             attempt: lease.spec.attempt,
             client,
             tree: lease.tree,
@@ -230,18 +257,19 @@ impl Dispatch {
             progress: LastProgress { at_ms: now, ..LastProgress::default() },
         };
         self.add_lease(id, entry);
-        self.records.push(self.record(id));
+        self.push_record(id);
         let poll = self.clients[client].poll().filter(|poll| poll.answer.is_none());
         poll.expect("a chosen client has asked for work").leases.push(lease);
         self.index_poll(client);
-        self.waiting.remove(package);
         self.wake_by(until_ms);
     }
 
     fn add_lease(&mut self, id: LeaseId, entry: LeaseEntry) {
         if !entry.state.has_ended() {
-            let other = self.current.insert(entry.package, id);
-            assert!(other.is_none(), "package {} has a lease already", entry.package);
+            if entry.purpose == LeasePurpose::Build {
+                let other = self.current.insert(entry.package, id);
+                assert!(other.is_none(), "package {} has a lease already", entry.package);
+            }
             self.clients[entry.client].leases.insert(id);
         }
         let other = self.leases.insert(id, entry);
@@ -303,11 +331,12 @@ impl Dispatch {
     fn end(&mut self, id: LeaseId, state: LeaseState) {
         let stopped = self.leases[&id].state == LeaseState::Stopped;
         self.set(id, state);
-        let LeaseEntry { package, attempt, client, .. } = self.leases[&id];
+        let LeaseEntry { package, purpose, attempt, client, .. } = self.leases[&id];
+        let is_build = purpose == LeasePurpose::Build;
         let cause = state.cause().expect("it has no result");
         let next = match cause {
             _ if stopped || cause == Cause::Killed => NextState::Killed,
-            _ if cause.is_loss() && self.losses[&package] > MAX_LOSSES => NextState::Failed,
+            _ if is_build && cause.is_loss() && self.losses[&package] > MAX_LOSSES => NextState::Failed,
             _ => NextState::Open,
         };
         let client = ClientIndex::Remote(client);
@@ -318,13 +347,24 @@ impl Dispatch {
     fn set(&mut self, id: LeaseId, state: LeaseState) {
         let entry = self.entry(id);
         entry.state.set(state);
-        let (package, client) = (entry.package, entry.client);
+        let (package, purpose, client) = (entry.package, entry.purpose, entry.client);
         if state.has_ended() {
-            self.current.remove(&package);
             self.clients[client].leases.remove(&id);
         }
-        self.count_loss(package, state);
-        self.records.push(self.record(id));
+        if purpose == LeasePurpose::Build {
+            if state.has_ended() {
+                self.current.remove(&package);
+            }
+            self.count_loss(package, state);
+        }
+        self.push_record(id);
+    }
+
+    /// Records the state of a lease, unless the lease is for verification: a coordinator that restarts forgets those.
+    fn push_record(&mut self, id: LeaseId) {
+        if self.leases[&id].purpose == LeasePurpose::Build {
+            self.records.push(self.record(id));
+        }
     }
 
     fn count_loss(&mut self, package: PackageId, state: LeaseState) {

@@ -14,6 +14,7 @@ mod roots;
 pub mod starter;
 mod tree;
 mod trust;
+mod verification;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -35,6 +36,7 @@ use self::restart::EarlierLeases;
 use self::starter::ClientStarter;
 use self::tree::FarmTree;
 use self::trust::TrustRule;
+use self::verification::Verifications;
 use super::acceptance::{Acceptance, AcceptedPackage};
 use super::control_socket::LinkEvent;
 use super::dispatch::{DispatchEffect, LeaseTimes};
@@ -66,6 +68,9 @@ pub struct Farm {
     accepting: BTreeMap<u64, AcceptingResult>,
     /// The number of the last request.
     last_request: u64,
+    /// Compares packages, so that no result has to wait for that.
+    comparison: Acceptance,
+    pub verifications: Verifications,
     /// Packages of clients that are in the attempt's directory or installed, but not recorded yet.
     accepted: HashMap<PackageId, AcceptedPackage>,
     /// Leases whose results are recorded but perhaps not durable, with the number of the last record.
@@ -96,7 +101,7 @@ impl Farm {
         blobs: Store,
         tree: FarmTree,
         packages: HashMap<String, PackageBlob>,
-        acceptance: Acceptance,
+        [acceptance, comparison]: [Acceptance; 2],
     ) -> Farm {
         let environment: String =
             description.environment.iter().map(|(key, value)| format!("{key}={value:?}\n")).collect();
@@ -113,6 +118,8 @@ impl Farm {
             acceptance,
             accepting: BTreeMap::new(),
             last_request: 0,
+            comparison,
+            verifications: Verifications::default(),
             accepted: HashMap::new(),
             settling: Vec::new(),
             wakeups: VecDeque::new(),
@@ -138,14 +145,14 @@ impl Farm {
         missing.take(MAX_MISSING).collect()
     }
 
-    /// Returns a descriptor that is readable when a result may have been accepted.
-    pub fn wake_fd(&self) -> io::Result<OwnedFd> {
-        self.acceptance.wake_fd()
+    /// Returns descriptors that are readable when a result may have been accepted, or packages compared.
+    pub fn wake_fds(&self) -> io::Result<[OwnedFd; 2]> {
+        Ok([self.acceptance.wake_fd()?, self.comparison.wake_fd()?])
     }
 
     /// Takes the processes of its own that were started (`true`) or have ended since the last call.
     pub fn take_processes(&mut self) -> Vec<(u32, bool)> {
-        self.acceptance.take_changes()
+        [self.acceptance.take_changes(), self.comparison.take_changes()].concat()
     }
 
     /// Returns the tree of an attempt that begins now, if it is known.
@@ -195,6 +202,7 @@ impl Coordinator<'_> {
             self.apply_effect(effect, view);
         }
         self.take_accepted();
+        self.take_compared(view);
         self.answer_clients(now_ms);
         self.send_gauges(now_ms);
     }
@@ -226,10 +234,13 @@ impl Coordinator<'_> {
     pub(super) fn next_client_deadline(&self) -> Option<i64> {
         let farm = self.farm.as_ref()?;
         let starter = farm.starter.as_ref().and_then(|starter| starter.deadline_ms(self.clock.now_ms()));
-        self.dispatch.next_deadline().into_iter().chain(starter).min()
+        self.dispatch.next_deadline().into_iter().chain(starter).chain(self.next_verification_deadline()).min()
     }
 
     fn apply_effect(&mut self, effect: DispatchEffect, view: &mut dyn View) {
+        if effect.lease().is_some_and(|lease| self.dispatch.is_verification(lease)) {
+            return self.verification_effect(effect);
+        }
         match effect {
             DispatchEffect::Confirmed { .. } => {}
             DispatchEffect::Progress { package, progress, .. } => self.progressed(package, progress),

@@ -112,6 +112,7 @@ impl Coordinator<'_> {
     pub fn close(mut self) -> (Plan, Journal) {
         self.settle_last_leases();
         if !self.plan.has_unfinished() {
+            self.end_verifications();
             self.journal.record(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
         }
         (self.plan, self.journal)
@@ -292,13 +293,14 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
         &mut self,
         may_start_here: bool,
         schedule: &mut Schedule,
-        _: &mut dyn View,
+        view: &mut dyn View,
     ) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
         let mut started = self.take_continued();
         if !self.journal.disk_is_full() {
             started.extend(self.start_on_clients(may_start_here, schedule)?);
             if !may_start_here {
                 self.want_clients(schedule);
+                self.start_verifications(schedule, view);
             }
         }
         Ok(started)
@@ -310,6 +312,10 @@ impl Frontend<Task, AttemptEvent> for Coordinator<'_> {
 
     fn waits_for_machines(&self) -> bool {
         self.farm.is_some()
+    }
+
+    fn expects_jobs(&self) -> bool {
+        self.waits_for_verifications()
     }
 
     fn control_interval(&self) -> Option<Duration> {

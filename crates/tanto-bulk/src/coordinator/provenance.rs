@@ -61,6 +61,9 @@ impl Coordinator<'_> {
             began_ms: self.date(running.began_ms),
             ended_ms: self.date(self.clock.now_ms()),
         };
+        if let ClientIndex::Remote(_) = current.client {
+            self.choose_for_verification(package, &row);
+        }
         self.journal.record(Change::Built(row));
     }
 }

@@ -9,7 +9,7 @@ use tanto_record::database::{AttemptRow, Database, PackageRow};
 use super::control_socket::{self, AskError, REMOTE, Request, Response};
 use super::plan::Plan;
 use super::state::{Detail, State};
-use super::{explain, follow, phase_file, provenance, state_dir};
+use super::{explain, follow, phase_file, provenance, state_dir, verification};
 use crate::config::Config;
 use crate::error::BulkError;
 use crate::package::name::Name;
@@ -87,6 +87,8 @@ impl LastRun {
         {
             let distrusted = if store.distrusted_tokens()?.contains(&row.token) { ", which is distrusted" } else { "" };
             let _ = writeln!(text, "  {}{distrusted}", provenance::describe(&row));
+            let verified = store.verification_of(&package.name)?.filter(|it| Some(it.digest) == row.digest);
+            verified.iter().for_each(|it| text += &format!("  {}\n", verification::describe(it)));
         }
         for attempt in self.attempts_of(package)? {
             let outcome = if attempt.outcome.is_empty() { "running" } else { &attempt.outcome };
@@ -153,6 +155,7 @@ pub fn summary(store: &Database, run: i64) -> Result<String, BulkError> {
         }
     }
     text.push('\n');
+    text += &verification::summary(&store.verifications(run)?);
     for state in [State::Failed.name(), State::MachineFailed.name()] {
         for package in packages.iter().filter(|package| package.state == state) {
             let _ = writeln!(text, "{state}: {}{}", package.name, because(&package.why));

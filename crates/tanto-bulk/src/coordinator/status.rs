@@ -9,6 +9,7 @@ use tanto_record::estimates::TimeLeft;
 
 use super::frontend::Coordinator;
 use super::state::State;
+use super::verification;
 use crate::resolve::PackageId;
 
 /// The maximum number of failures in the text.
@@ -55,6 +56,7 @@ impl Coordinator<'_> {
             let _ = writeln!(text, "{waiting}waiting: {reason}");
         }
         self.missing_labels(schedule).iter().for_each(|line| text.extend([line, "\n"]));
+        self.mismatches(&mut text);
         let has_failed = |state| matches!(state, State::Failed | State::MachineFailed);
         let failed: Vec<_> = self.plan.packages.iter().filter(|it| has_failed(it.state())).collect();
         for it in failed.iter().take(MAX_FAILURES) {
@@ -65,6 +67,13 @@ impl Coordinator<'_> {
             let _ = writeln!(text, "and {} more have failed", failed.len() - MAX_FAILURES);
         }
         text
+    }
+
+    /// Packages that two clients have built differently.
+    fn mismatches(&self, text: &mut String) {
+        for row in self.farm.iter().flat_map(|farm| &farm.verifications.mismatches).take(MAX_FAILURES) {
+            let _ = writeln!(text, "{}: {}", row.name, verification::describe(row));
+        }
     }
 
     fn client_name(&self, package: PackageId) -> String {

@@ -38,9 +38,9 @@ pub(super) fn fingerprint(metadata: &Metadata) -> Option<Fingerprint> {
         return None;
     }
     let mut hash = Sha256::new();
-    for (name, content) in metadata.members().filter(|(name, _)| *name != b"+BUILD_VERSION") {
+    for (name, content) in metadata.members().filter(|(name, _)| is_about_content(name, b"")) {
         hash.update([name, b"\0"].concat());
-        for line in content.split(|&byte| byte == b'\n').filter(|line| counts(name, line)) {
+        for line in content.split(|&byte| byte == b'\n').filter(|line| is_about_content(name, line)) {
             hash.update([line, b"\n"].concat());
         }
         hash.update([0]);
@@ -48,9 +48,10 @@ pub(super) fn fingerprint(metadata: &Metadata) -> Option<Fingerprint> {
     Some(hash.finalize().into())
 }
 
-/// Whether a line is about the content and not about the build.
-fn counts(name: &[u8], line: &[u8]) -> bool {
+/// Whether a line of a member of the metadata is about the content and not about the build.
+pub(crate) fn is_about_content(name: &[u8], line: &[u8]) -> bool {
     match name {
+        b"+BUILD_VERSION" => false,
         b"+BUILD_INFO" => !BUILT.iter().any(|it| line.starts_with(it)),
         b"+CONTENTS" => !line.starts_with(b"@comment $NetBSD"),
         _ => true,

@@ -84,6 +84,7 @@ mod tests {
             attempts: vec![],
             stages: vec![],
             expected: vec![],
+            verifications: vec![],
             earlier: None,
         }
     }

@@ -10,6 +10,7 @@ use super::changes::Change;
 use super::text::{NO_WAITS, ms, waited};
 use super::timeline::picture;
 use super::{Failure, Report, machine};
+use crate::coordinator::verification;
 
 /// The number of slowest packages.
 const SHOWN: usize = 200;
@@ -30,9 +31,16 @@ impl Report<'_> {
             html::STYLE,
             self.tiles()
         );
-        for part in
-            [self.changes(), self.failures(), self.masked(), self.retries(), self.notes(), self.lanes(), self.stages()]
-        {
+        for part in [
+            self.changes(),
+            self.failures(),
+            self.masked(),
+            self.retries(),
+            self.unequal_packages(),
+            self.notes(),
+            self.lanes(),
+            self.stages(),
+        ] {
             page += &part;
         }
         page + &self.chain() + &self.packages() + "</main>\n</body>\n</html>\n"
@@ -103,6 +111,11 @@ impl Report<'_> {
             vec![cell(&self.package(it.package).name), attempt, cell(&it.client), cell(&it.why)]
         });
         table("Retried after machine failures", &["package", "attempt", "client", "why"], rows)
+    }
+
+    fn unequal_packages(&self) -> String {
+        let rows = self.unequal().map(|row| vec![cell(&row.name), cell(&verification::describe(row))]);
+        table("Built again by other clients, but", &["package", "result"], rows)
     }
 
     fn notes(&self) -> String {

@@ -1,6 +1,6 @@
 //! Formats a report as JSON.
 
-use tanto_record::database::PackageRow;
+use tanto_record::database::{PackageRow, VerificationRow};
 use tanto_record::json::{Object, integer, list, string};
 use tanto_sys::cgroup::StallTimes;
 
@@ -24,6 +24,7 @@ impl Report<'_> {
         self.span(&mut object);
         list(object.field("failures"), &self.failures, |out, it| self.failure(out, it));
         list(object.field("retries"), &self.retries, |out, it| self.retry(out, it));
+        list(object.field("verifications"), &self.rows.verifications, verification);
         list(object.field("notes"), &self.notes, |out, &it| package(out, self.package(it)));
         self.changed_fields(&mut object);
         list(object.field("stages"), &self.costs.stages, stage);
@@ -142,6 +143,18 @@ fn waits(object: &mut Object<'_>, waits: Option<StallTimes>) {
         object.number("io_wait_ms", waits.io_us / 1000);
         object.number("cpu_wait_ms", waits.cpu_us / 1000);
     }
+}
+
+fn verification(out: &mut Vec<u8>, it: &VerificationRow) {
+    let mut object = Object::new(out);
+    object.text("package", it.name.as_bytes());
+    object.text("result", it.result.as_bytes());
+    for (name, client) in [("first", &it.first), ("second", &it.second), ("third", &it.third), ("suspect", &it.suspect)]
+    {
+        object.text(name, client.as_bytes());
+    }
+    object.text("detail", it.detail.as_bytes());
+    object.end();
 }
 
 fn package(out: &mut Vec<u8>, it: &PackageRow) {

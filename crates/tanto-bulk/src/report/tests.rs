@@ -1,6 +1,7 @@
 //! Reports of a small run.
 
 use super::*;
+use crate::coordinator::verification::VerificationResult;
 use crate::package::records;
 use tanto_sys::cgroup::StallTimes;
 
@@ -52,6 +53,23 @@ fn stage(job: u32, name: &str, wall_ms: u64, exit: i32) -> StageRow {
     }
 }
 
+fn verified(name: &str, clients: [&str; 3], result: VerificationResult, suspect: &str) -> VerificationRow {
+    let [first, second, third] = clients.map(str::to_owned);
+    VerificationRow {
+        job: 0,
+        attempt: 1,
+        name: name.into(),
+        digest: [0; 32],
+        first,
+        second,
+        third,
+        result: result.name().into(),
+        suspect: suspect.into(),
+        detail: "bin/a (content)".into(),
+        at_ms: 0,
+    }
+}
+
 /// lib needs base and failed; user and far need lib; skip is excluded.
 fn rows() -> RunRows {
     let expected = |package, wall_ms, basis: &str| EstimateRow { package, wall_ms, basis: basis.into() };
@@ -83,6 +101,10 @@ fn rows() -> RunRows {
             stage(5, "configure", 2000, 143),
         ],
         expected: vec![expected(0, 1500, "model"), expected(1, 10, "known"), expected(5, 10, "known")],
+        verifications: vec![
+            verified("base-1", ["x", "y", ""], VerificationResult::Equal, ""),
+            verified("lib-2", ["x", "y", "z"], VerificationResult::Differs, "y"),
+        ],
         earlier: Some((RunRow { run: 1, began_ms: 0, ended_ms: None }, before)),
     }
 }
@@ -139,6 +161,7 @@ fn all_formats_agree() {
             " /logs/lib-2/1/build.log ",
             "1 broken: lib-2 (failed) 1 fixed: base-1",
             "base-1 1 local the disk is full",
+            "1 of 2 packages are the same lib-2 the package of y differs from those of x and z: bin/a (content)",
             "Built, but base-1 build left processes running: sleep 9",
             "time 9.0 s, 1.000 x the lower bound",
             "guessed: half of 1 within a factor of 2.00",
@@ -148,6 +171,7 @@ fn all_formats_agree() {
         }
         let html = report.html();
         assert!(html.contains("x.c:1:2: error: &lt;no&gt; &amp; &quot;no&quot;") && !html.contains("<no>"), "{html}");
+        assert!(html.contains("<td>the package of y differs from") && !html.contains("y has made the same"));
         assert!(html.contains("<a href=\"../lib-2/1/build.log\">build.log</a>") && !html.contains("<script"));
         assert_eq!((html.matches("<rect class=\"failed\"").count(), html.matches("<rect").count()), (2, 4));
         let json = String::from_utf8(report.json()).unwrap();
@@ -158,6 +182,7 @@ fn all_formats_agree() {
             "\"package\":\"lib-2\",\"location\":\"devel/lib\",\"maintainer\":\"lib@example.org\"",
             "\"blocks\":2,\"kind\":\"compiler\",\"lines\":[\"x.c:1:2: error: <no> & \\\"no\\\"\"]",
             "\"changes\":{\"since\":1,\"broken\":[{\"package\":\"lib-2\",\"then\":\"done\",\"now\":\"failed\"}]",
+            "\"package\":\"lib-2\",\"result\":\"differs\",\"first\":\"x\",\"second\":\"y\",\"third\":\"z\",\"suspect\":\"y\"",
             "\"guessed\":{\"count\":1,\"median_percent\":200}",
             "\"io_wait_ms\":1500,\"cpu_wait_ms\":1252,\"expected_ms\":10",
         ] {
@@ -211,6 +236,7 @@ fn empty_run_has_an_empty_report() {
         attempts: vec![],
         stages: vec![],
         expected: vec![],
+        verifications: vec![],
         earlier: None,
     };
     let report = Report::new(&none, &[], |_| None);

@@ -8,6 +8,7 @@ use super::changes::Change;
 use super::costs::{PackageCosts, StageCosts};
 use super::{Failure, Report, machine};
 use crate::coordinator::state::State;
+use crate::coordinator::verification;
 
 /// The number of slowest packages.
 const SHOWN: usize = 20;
@@ -24,6 +25,7 @@ impl Report<'_> {
         text += &self.failed();
         text += &self.left_out();
         text += &self.tried_again();
+        text += &self.verified();
         text += &self.noted();
         text += &self.took();
         text
@@ -125,6 +127,17 @@ impl Report<'_> {
             table.row([name.as_bytes(), attempt.as_bytes(), it.client.as_bytes(), it.why.as_bytes()]);
         }
         heading("Retried after machine failures") + &String::from_utf8_lossy(&table.text())
+    }
+
+    fn verified(&self) -> String {
+        if self.rows.verifications.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new(&[]);
+        self.unequal().for_each(|row| table.row([row.name.as_bytes(), verification::describe(row).as_bytes()]));
+        let (all, unequal) = (self.rows.verifications.len(), self.unequal().count());
+        let counts = format!("{} of {all} packages are the same\n", all - unequal);
+        heading("Built again by other clients") + &counts + &String::from_utf8_lossy(&table.text())
     }
 
     fn noted(&self) -> String {

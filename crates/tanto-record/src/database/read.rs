@@ -5,7 +5,7 @@ use tanto_sys::cgroup::StallTimes;
 
 use super::{
     AttemptRow, ClientWorkRow, CostRow, Database, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, ProvenanceRow,
-    Result, RunRow, ScanRow, Sha256, StageRow, Stamp,
+    Result, RunRow, ScanRow, Sha256, StageRow, Stamp, VerificationRow,
 };
 
 const PACKAGES: &str =
@@ -26,6 +26,11 @@ const BUILT: &str = "SELECT job, attempt, name, client, token, tree, environment
 const LAST_BUILT: &str =
     "SELECT job, attempt, name, client, token, tree, environment, digest, dependencies, built_with,
     began_ms, ended_ms FROM provenance WHERE name = ? ORDER BY id DESC LIMIT 1";
+const VERIFICATIONS: &str = "SELECT job, attempt, name, digest, first, second, third, result, suspect, detail, at_ms
+    FROM verification WHERE run = ? ORDER BY job, attempt";
+const LAST_VERIFICATION: &str =
+    "SELECT job, attempt, name, digest, first, second, third, result, suspect, detail, at_ms
+    FROM verification WHERE name = ? ORDER BY run DESC, attempt DESC LIMIT 1";
 const STAGES: &str = "SELECT job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib, read_bytes, written_bytes,
     io_wait_us, cpu_wait_us, exit, log FROM stage WHERE run = ? ORDER BY job, attempt, began_ms";
 const COSTS: &str = "SELECT name, location, at_ms, wall_ms, cpu_ms, peak_kib, disk_kib FROM cost ORDER BY name";
@@ -115,6 +120,16 @@ impl Database {
     /// Returns how a package was built last.
     pub fn provenance_of(&self, name: &str) -> Result<Option<ProvenanceRow>> {
         Ok(self.db.query_row(LAST_BUILT, [name], provenance).optional()?)
+    }
+
+    /// Returns the verifications of a run, by job.
+    pub fn verifications(&self, run: i64) -> Result<Vec<VerificationRow>> {
+        self.all(VERIFICATIONS, params![run], verification)
+    }
+
+    /// Returns the last verification of a package.
+    pub fn verification_of(&self, name: &str) -> Result<Option<VerificationRow>> {
+        Ok(self.db.query_row(LAST_VERIFICATION, [name], verification).optional()?)
     }
 
     /// Returns the tokens that are distrusted.
@@ -256,6 +271,22 @@ fn provenance(row: &Row<'_>) -> rusqlite::Result<ProvenanceRow> {
         built_with: digests.as_chunks::<{ size_of::<Sha256>() }>().0.to_vec(),
         began_ms: row.get(10)?,
         ended_ms: row.get(11)?,
+    })
+}
+
+fn verification(row: &Row<'_>) -> rusqlite::Result<VerificationRow> {
+    Ok(VerificationRow {
+        job: row.get(0)?,
+        attempt: row.get(1)?,
+        name: row.get(2)?,
+        digest: row.get(3)?,
+        first: row.get(4)?,
+        second: row.get(5)?,
+        third: row.get(6)?,
+        result: row.get(7)?,
+        suspect: row.get(8)?,
+        detail: row.get(9)?,
+        at_ms: row.get(10)?,
     })
 }
 

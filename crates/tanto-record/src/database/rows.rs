@@ -36,6 +36,8 @@ pub enum Change {
     Lease(LeaseRow),
     /// A package was built.
     Built(ProvenanceRow),
+    /// A package will be built again to compare it, or was.
+    Verification(VerificationRow),
     /// Distrusts all tokens with which a client had leases.
     Distrusted {
         client: String,
@@ -170,6 +172,31 @@ pub struct ProvenanceRow {
     pub began_ms: i64,
     /// Milliseconds since 1970.
     pub ended_ms: i64,
+}
+
+/// Whether other clients have built the same package.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VerificationRow {
+    pub job: u32,
+    /// The attempt whose package was accepted.
+    pub attempt: u32,
+    /// PKGNAME.
+    pub name: String,
+    /// The digest of the file that was accepted.
+    pub digest: Sha256,
+    /// The client that has built it.
+    pub first: String,
+    /// The client that has built it again; empty if none has.
+    pub second: String,
+    /// The client whose package has decided; empty if none has.
+    pub third: String,
+    pub result: String,
+    /// The client whose package differs from those of the others, if it is known; else empty.
+    pub suspect: String,
+    /// The members that differ, or the reason, for people.
+    pub detail: String,
+    /// Milliseconds since 1970.
+    pub at_ms: i64,
 }
 
 /// The work of a client in the last runs.

@@ -6,7 +6,7 @@ use super::{DatabaseError, Result};
 
 /// Each entry migrates a database from the version of its index to the next; 0 is an empty file. Released entries never
 /// change.
-pub(super) const MIGRATIONS: [&str; 11] = [
+pub(super) const MIGRATIONS: [&str; 12] = [
     "
     -- A bulk build, from its beginning to its end. Times are milliseconds since 1970.
     CREATE TABLE run (
@@ -139,6 +139,19 @@ pub(super) const MIGRATIONS: [&str; 11] = [
     CREATE TABLE distrusted (
         token TEXT PRIMARY KEY, client TEXT NOT NULL, at_ms INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
+",
+    "
+    -- The package of an attempt was or will be built again by other clients, to compare it. `digest` is the SHA256 digest of
+    -- its file. `second` and `third` have built it again; empty if not. `result` is 'open', 'equal', 'differs' (the package
+    -- of the client `suspect`), 'not-reproducible', 'undecided' or 'unverified'. `detail`: the members that differ, or the
+    -- reason, for people.
+    CREATE TABLE verification (
+        run INTEGER NOT NULL REFERENCES run, job INTEGER NOT NULL, attempt INTEGER NOT NULL, name TEXT NOT NULL,
+        digest BLOB NOT NULL, first TEXT NOT NULL, second TEXT NOT NULL, third TEXT NOT NULL, result TEXT NOT NULL,
+        suspect TEXT NOT NULL, detail TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        PRIMARY KEY (run, job, attempt)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX verification_by_name ON verification (name, run);
 ",
 ];
 

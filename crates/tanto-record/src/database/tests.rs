@@ -222,6 +222,33 @@ fn builds_are_kept_in_their_order_and_tokens_are_distrusted() {
 }
 
 #[test]
+fn the_last_verification_of_a_package_counts() {
+    let place = Scratch::new("store-verification");
+    let mut store = Database::open(&place.at("db")).unwrap();
+    let row = |attempt, result: &str| VerificationRow {
+        job: 3,
+        attempt,
+        name: "a-1".into(),
+        digest: [attempt as u8; 32],
+        first: "node1".into(),
+        second: "node2".into(),
+        third: String::new(),
+        result: result.into(),
+        suspect: "node2".into(),
+        detail: "bin/a (content)".into(),
+        at_ms: 5,
+    };
+    let (first, second) = (store.begin_run(0).unwrap(), store.begin_run(1).unwrap());
+    let changes = [row(1, "open"), row(2, "open"), row(1, "equal")].map(Change::Verification);
+    store.apply(first, &changes).unwrap();
+    assert_eq!(store.verifications(first).unwrap(), [row(1, "equal"), row(2, "open")]);
+    assert_eq!(store.verification_of("a-1").unwrap(), Some(row(2, "open")));
+    store.apply(second, &[Change::Verification(row(1, "differs"))]).unwrap();
+    assert_eq!(store.verification_of("a-1").unwrap(), Some(row(1, "differs")));
+    assert_eq!(store.verification_of("b-1").unwrap(), None);
+}
+
+#[test]
 fn options_of_the_last_build_are_kept() {
     let place = Scratch::new("store-options");
     let mut store = Database::open(&place.at("db")).unwrap();

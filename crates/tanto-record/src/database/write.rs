@@ -4,7 +4,7 @@ use rusqlite::{Transaction, params};
 
 use super::{
     AttemptRow, Change, CostRow, Database, DigestRow, EstimateRow, FileRow, LeaseRow, PackageRow, ProvenanceRow,
-    Result, ScanRow, StageRow, Stamp,
+    Result, ScanRow, StageRow, Stamp, VerificationRow,
 };
 
 const PACKAGE: &str = "INSERT OR REPLACE INTO package (run, package, job, name, location, state, detail, reason)
@@ -26,6 +26,9 @@ const BUILT: &str = "INSERT OR REPLACE INTO provenance
     (run, job, attempt, name, client, token, tree, environment, digest, dependencies, built_with, began_ms, ended_ms)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const DISTRUSTED: &str = "INSERT OR IGNORE INTO distrusted (token, client, at_ms) SELECT DISTINCT token, client, ? FROM lease WHERE client = ?";
+const VERIFICATION: &str = "INSERT OR REPLACE INTO verification
+    (run, job, attempt, name, digest, first, second, third, result, suspect, detail, at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const STAGE: &str = "INSERT OR REPLACE INTO stage (run, job, attempt, stage, began_ms, wall_ms, cpu_ms, peak_kib,
     read_bytes, written_bytes, io_wait_us, cpu_wait_us, exit, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const FILE: &str = "INSERT OR REPLACE INTO file (name, path, bytes, digest) VALUES (?, ?, ?, ?)";
@@ -80,6 +83,7 @@ fn write(db: &Transaction<'_>, run: i64, change: &Change) -> Result<()> {
         Change::Lease(it) => write_lease(db, run, it)?,
         Change::Built(it) => write_provenance(db, run, it)?,
         Change::Distrusted { client, at_ms } => db.prepare_cached(DISTRUSTED)?.execute(params![at_ms, client])?,
+        Change::Verification(it) => write_verification(db, run, it)?,
         Change::Stage(it) => write_stage(db, run, it)?,
         Change::File(FileRow { name, path, bytes, digest }) => {
             db.prepare_cached(FILE)?.execute(params![name, path, *bytes as i64, digest])?
@@ -131,6 +135,13 @@ fn write_provenance(db: &Transaction<'_>, run: i64, it: &ProvenanceRow) -> Resul
         began,
         ended
     ])?)
+}
+
+fn write_verification(db: &Transaction<'_>, run: i64, it: &VerificationRow) -> Result<usize> {
+    let mut statement = db.prepare_cached(VERIFICATION)?;
+    let VerificationRow { job, attempt, name, digest, first, second, third, result, suspect, detail, at_ms } = it;
+    let row = params![run, job, attempt, name, digest, first, second, third, result, suspect, detail, at_ms];
+    Ok(statement.execute(row)?)
 }
 
 fn write_stage(db: &Transaction<'_>, run: i64, it: &StageRow) -> Result<usize> {

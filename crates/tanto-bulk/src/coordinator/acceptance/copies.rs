@@ -63,16 +63,21 @@ fn copy_ends(from: &mut File, to: &mut File, size: u64, most: u64) -> io::Result
     Ok(copied + io::copy(&mut from.take(tail), to)?)
 }
 
-/// A reader that copies all it reads, and computes the digest.
-pub(super) struct CopyingReader {
+/// A reader that computes the digest of all it reads, and may copy it.
+pub(super) struct DigestReader {
     from: File,
-    to: File,
+    to: Option<File>,
     digest: Sha256,
 }
 
-impl CopyingReader {
-    pub fn open(from: &Path, to: &Path) -> io::Result<CopyingReader> {
-        Ok(CopyingReader { from: File::open(from)?, to: File::create_new(to)?, digest: Sha256::new() })
+impl DigestReader {
+    pub fn open(from: &Path) -> io::Result<DigestReader> {
+        Ok(DigestReader { from: File::open(from)?, to: None, digest: Sha256::new() })
+    }
+
+    /// Copies all it reads.
+    pub fn copying(from: &Path, to: &Path) -> io::Result<DigestReader> {
+        Ok(DigestReader { to: Some(File::create_new(to)?), ..DigestReader::open(from)? })
     }
 
     pub fn size(&self) -> io::Result<u64> {
@@ -84,11 +89,11 @@ impl CopyingReader {
     }
 }
 
-impl Read for CopyingReader {
+impl Read for DigestReader {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let length = self.from.read(room)?;
         self.digest.update(&room[..length]);
-        self.to.write_all(&room[..length])?;
+        self.to.as_mut().map_or(Ok(()), |to| to.write_all(&room[..length]))?;
         Ok(length)
     }
 }

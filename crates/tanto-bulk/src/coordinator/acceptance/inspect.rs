@@ -24,6 +24,13 @@ pub struct ArchiveLimits {
     pub dependencies: usize,
 }
 
+impl ArchiveLimits {
+    /// The bytes to which a package of `size` bytes may unpack.
+    pub fn unpacked_bytes(&self, size: u64) -> u64 {
+        size.saturating_mul(self.ratio).max(self.least).min(self.unpacked)
+    }
+}
+
 impl Default for ArchiveLimits {
     /// Far above the packages of pkgsrc: the largest have some 100,000 files and 10 GiB.
     fn default() -> ArchiveLimits {
@@ -73,8 +80,7 @@ pub struct ExpectedPackage<'a> {
 
 /// Reads a whole package.
 pub fn inspect(from: impl Read, expected: ExpectedPackage<'_>, limits: ArchiveLimits) -> Result<(), PackageRefusal> {
-    let unpacked = expected.size.saturating_mul(limits.ratio).max(limits.least).min(limits.unpacked);
-    let mut package = Package::read_limited(from, unpacked)?;
+    let mut package = Package::read_limited(from, limits.unpacked_bytes(expected.size))?;
     let metadata = package.metadata().clone();
     check_metadata(&metadata, expected, limits)?;
     let mut members = Members { kinds: HashMap::new(), limits };
@@ -182,7 +188,7 @@ fn unsafe_path(path: &[u8], most: usize) -> Option<&'static str> {
 }
 
 /// The beginning of a text of a client, without control characters.
-fn shown(text: &[u8]) -> String {
+pub(super) fn shown(text: &[u8]) -> String {
     const MAX: usize = 200;
     String::from_utf8_lossy(text).chars().take(MAX).flat_map(char::escape_default).collect()
 }

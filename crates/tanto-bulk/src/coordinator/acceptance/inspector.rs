@@ -6,12 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use tanto_sys::ipc::unix_socket;
 use tanto_sys::process::confine::confine;
 use tanto_sys::process::lifecycle;
 
+use super::compare::{MemberList, differences};
 use super::inspect::{ArchiveLimits, ExpectedPackage, inspect};
-use super::messages::{self, InspectAnswer, InspectRequest};
+use super::messages::{self, CompareAnswer, InspectAnswer, InspectRequest, InspectorRequest};
 use crate::error::cause;
 
 /// The memory that the confined process may have.
@@ -45,19 +47,31 @@ impl Inspector {
 
     /// Has a package opened. An error is a sentence about the package or the process.
     pub fn inspect(&mut self, request: &InspectRequest, package: &mut dyn Read, most: Duration) -> Result<(), String> {
+        self.ask::<InspectAnswer>(&InspectorRequest::Inspect(request.clone()), request.size, package, most)?
+    }
+
+    /// Has two packages compared, which follow each other. Returns the members that differ.
+    pub fn compare(&mut self, sizes: [u64; 2], packages: &mut dyn Read, most: Duration) -> Result<Vec<String>, String> {
+        self.ask::<CompareAnswer>(&InspectorRequest::Compare(sizes), sizes.iter().sum(), packages, most)
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &mut self,
+        request: &InspectorRequest,
+        size: u64,
+        content: &mut dyn Read,
+        most: Duration,
+    ) -> Result<T, String> {
         let end = Instant::now() + most;
         let process = self.started(end)?;
-        match process.ask(request, package, end) {
-            Ok(answer) => answer,
-            Err(error) => Err(self.stop(&error, most)),
-        }
+        process.ask(request, size, content, end).map_err(|error| self.stop(&error, most))
     }
 
     fn started(&mut self, end: Instant) -> Result<&mut InspectorProcess, String> {
         let cannot = |error: io::Error| format!("the process that opens packages cannot be started: {}", cause(&error));
         if self.process.is_none() {
             let mut process = InspectorProcess::start((self.command)()).map_err(cannot)?;
-            process.receive(end).map_err(cannot)?.map_err(io::Error::other).map_err(cannot)?;
+            process.receive::<InspectAnswer>(end).map_err(cannot)?.map_err(io::Error::other).map_err(cannot)?;
             self.process = Some(process);
         }
         self.process.as_mut().ok_or_else(|| "there is no process that opens packages".into())
@@ -86,12 +100,18 @@ impl InspectorProcess {
         Ok(InspectorProcess { child, stream: ours })
     }
 
-    fn ask(&mut self, request: &InspectRequest, package: &mut dyn Read, end: Instant) -> io::Result<InspectAnswer> {
+    fn ask<T: DeserializeOwned>(
+        &mut self,
+        request: &InspectorRequest,
+        size: u64,
+        content: &mut dyn Read,
+        end: Instant,
+    ) -> io::Result<T> {
         self.send(&messages::encoded(request)?, end)?;
         let mut chunk = vec![0; CHUNK];
-        let mut left = request.size;
+        let mut left = size;
         while left > 0 {
-            let length = package.read(&mut chunk[..left.min(CHUNK as u64) as usize])?;
+            let length = content.read(&mut chunk[..left.min(CHUNK as u64) as usize])?;
             if length == 0 {
                 return Err(io::Error::other("its file is truncated"));
             }
@@ -110,7 +130,7 @@ impl InspectorProcess {
         Ok(())
     }
 
-    fn receive(&mut self, end: Instant) -> io::Result<InspectAnswer> {
+    fn receive<T: DeserializeOwned>(&mut self, end: Instant) -> io::Result<T> {
         self.stream.set_read_timeout(Some(left(end)?))?;
         messages::read(&mut self.stream)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
@@ -135,14 +155,27 @@ pub fn serve() -> io::Result<()> {
 }
 
 pub(super) fn answer_requests(stream: &mut UnixStream, limits: ArchiveLimits) -> io::Result<()> {
-    while let Some(request) = messages::read::<InspectRequest>(stream)? {
-        let InspectRequest { name, size, dependencies } = &request;
-        let mut package = (&*stream).take(*size);
-        let expected = ExpectedPackage { name, size: *size, dependencies };
-        let answer: InspectAnswer = inspect(&mut package, expected, limits).map_err(|why| why.to_string());
-        // The next request follows the package.
-        io::copy(&mut package, &mut io::sink())?;
-        messages::write(stream, &answer)?;
+    while let Some(request) = messages::read::<InspectorRequest>(stream)? {
+        match request {
+            InspectorRequest::Inspect(InspectRequest { name, size, dependencies }) => {
+                let expected = ExpectedPackage { name: &name, size, dependencies: &dependencies };
+                let answer = with_package(stream, size, |package| inspect(package, expected, limits))?;
+                messages::write::<InspectAnswer>(stream, &answer.map_err(|why| why.to_string()))?;
+            }
+            InspectorRequest::Compare([first, second]) => {
+                let read = |size| with_package(stream, size, |package| MemberList::read(package, size, limits));
+                let answer = differences(&[read(first)?, read(second)?]);
+                messages::write::<CompareAnswer>(stream, &answer)?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Reads a package from the stream, up to its end whatever `read` leaves: more follows.
+fn with_package<T>(stream: &UnixStream, size: u64, read: impl FnOnce(&mut dyn Read) -> T) -> io::Result<T> {
+    let mut package = stream.take(size);
+    let result = read(&mut package);
+    io::copy(&mut package, &mut io::sink())?;
+    Ok(result)
 }

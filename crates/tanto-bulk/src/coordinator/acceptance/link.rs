@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use tanto_sys::ipc::epoll::{Epoll, Interest};
 use tanto_sys::ipc::unix_socket;
 
-use super::messages::{self, AcceptAnswer, AcceptRequest};
+use super::messages::{self, AcceptAnswer, AcceptorRequest};
 use crate::coordinator::control_socket::is_later;
 use crate::error::cause;
 
@@ -70,16 +70,16 @@ impl Acceptance {
         std::mem::take(&mut self.changes)
     }
 
-    /// Has a result accepted. `answers` returns the answer.
-    pub fn submit(&mut self, request: &AcceptRequest) {
+    /// Has a result accepted, or packages compared. `answers` returns the answer.
+    pub fn submit(&mut self, request: &AcceptorRequest) {
         let bytes = match messages::encoded(request) {
             Ok(bytes) => bytes,
-            Err(error) => return self.refuse(request.number, &cause(&error)),
+            Err(error) => return self.refuse(request.number(), &cause(&error)),
         };
         if let Some(process) = &mut self.process {
             process.unsent.extend(&bytes);
         }
-        self.pending.push_back((request.number, bytes));
+        self.pending.push_back((request.number(), bytes));
         if self.process.is_none() {
             self.start();
         }

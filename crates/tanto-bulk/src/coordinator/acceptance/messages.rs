@@ -9,6 +9,40 @@ use tanto_protocol::Digest;
 
 use crate::coordinator::install_artifact::PackageInstall;
 
+/// A request to the process that accepts results.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum AcceptorRequest {
+    Accept(Box<AcceptRequest>),
+    Compare(CompareRequest),
+}
+
+impl AcceptorRequest {
+    /// The number of the answer.
+    pub fn number(&self) -> u64 {
+        match self {
+            AcceptorRequest::Accept(request) => request.number,
+            AcceptorRequest::Compare(request) => request.number,
+        }
+    }
+}
+
+/// Compares a package with others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CompareRequest {
+    /// Of the answer too.
+    pub number: u64,
+    pub package: StoredPackage,
+    pub others: Vec<StoredPackage>,
+}
+
+/// The file of a package.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StoredPackage {
+    pub path: PathBuf,
+    pub digest: Digest,
+    pub size: u64,
+}
+
 /// The files of a result.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AcceptRequest {
@@ -45,8 +79,18 @@ pub struct AcceptAnswer {
     pub number: u64,
     /// Remarks for the user, such as that a log was shortened.
     pub notes: Vec<String>,
-    /// Why the result cannot be accepted, or its package.
-    pub result: Result<Option<AcceptedPackage>, String>,
+    /// An error is the reason why the request failed.
+    pub result: Result<Taken, String>,
+}
+
+/// The result of a request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Taken {
+    /// A result without a package.
+    Logs,
+    Package(AcceptedPackage),
+    /// The members that differ from those of each other package, for people.
+    Differences(Vec<Vec<String>>),
 }
 
 /// A package that was opened.
@@ -56,7 +100,15 @@ pub struct AcceptedPackage {
     pub is_installed: bool,
 }
 
-/// Tells the inspector what a package has to be. The package follows, of `size` bytes.
+/// A request to the inspector. The packages follow.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum InspectorRequest {
+    Inspect(InspectRequest),
+    /// Compares two packages of these sizes, in bytes.
+    Compare([u64; 2]),
+}
+
+/// Tells the inspector what a package of `size` bytes has to be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct InspectRequest {
     pub name: String,
@@ -64,8 +116,10 @@ pub(super) struct InspectRequest {
     pub dependencies: Vec<String>,
 }
 
-/// The inspector's first message, and its answer to each request: why not.
+/// The inspector's first message, and its answer to each request to inspect a package: why not.
 pub(super) type InspectAnswer = Result<(), String>;
+/// The inspector's answer to a request to compare packages: the members that differ, for people.
+pub(super) type CompareAnswer = Vec<String>;
 
 /// The size limit of a message, in bytes.
 pub(super) const MAX_MESSAGE: usize = 64 << 20;
@@ -104,7 +158,7 @@ pub(super) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Opti
     Ok(Some(serde_json::from_slice(&bytes)?))
 }
 
-pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+pub(super) fn write<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
     to.write_all(&encoded(message)?)
 }
 

@@ -12,8 +12,11 @@ use super::acceptor::Acceptor;
 use super::copies::LogLimits;
 use super::inspect::{ArchiveLimits, ExpectedPackage, inspect};
 use super::inspector::{Inspector, answer_requests};
-use super::messages::{self, InspectAnswer, InspectRequest};
-use super::{AcceptAnswer, AcceptRequest, Acceptance, IncomingFile, IncomingPackage};
+use super::messages::{self, CompareAnswer, InspectAnswer, InspectRequest, InspectorRequest};
+use super::{
+    AcceptAnswer, AcceptRequest, Acceptance, AcceptedPackage, AcceptorRequest, CompareRequest, IncomingFile,
+    IncomingPackage, StoredPackage, Taken,
+};
 use crate::package::archive::tests::{ended, file, gzip, link};
 
 const CONTENTS: &str = "@name lib-1.0\n@cwd /usr/pkg\n@blddep base-2.1\n@pkgdep base>=2\nlib/a\n";
@@ -121,13 +124,23 @@ fn inspector_answers_after_a_refusal() {
     let mut ask = |bytes: &[u8]| {
         let dependencies = vec!["base-2.1".into()];
         let request = InspectRequest { name: "lib-1.0".into(), size: bytes.len() as u64, dependencies };
-        messages::write(&mut ours, &request).unwrap();
+        messages::write(&mut ours, &InspectorRequest::Inspect(request)).unwrap();
         std::io::Write::write_all(&mut ours, bytes).unwrap();
         messages::read::<InspectAnswer>(&mut ours).unwrap().unwrap()
     };
     assert_eq!(ask(&vec![7; 1 << 20]), Err("not a binary package".into()));
     assert_eq!(ask(b""), Err("the package is truncated".into()));
     assert_eq!(ask(&package(&[])), Ok(()));
+    let mut compare = |bytes: [&[u8]; 2]| {
+        let sizes = bytes.map(|it| it.len() as u64);
+        messages::write(&mut ours, &InspectorRequest::Compare(sizes)).unwrap();
+        bytes.into_iter().for_each(|it| std::io::Write::write_all(&mut ours, it).unwrap());
+        messages::read::<CompareAnswer>(&mut ours).unwrap().unwrap()
+    };
+    let (whole, more) = (package(&[]), package(&[file("lib/b", b"")]));
+    assert_eq!(compare([&vec![7; 1 << 20], &whole]), ["the archive (not a binary package)"]);
+    assert_eq!(compare([&whole, &more]), ["lib/b (missing in one)"]);
+    assert_eq!(compare([&whole, &whole]), [""; 0]);
     drop(ours);
     served.join().unwrap();
 }
@@ -180,7 +193,8 @@ fn inspectors_that_end_or_hang_are_replaced() {
     assert_eq!(refusal(hung.accept(&request)), "lib-1.0: opening it takes longer than 0.5 s");
     let mut working = acceptor(ACCEPTING);
     let answer = working.accept(&request);
-    assert!(!answer.result.unwrap().unwrap().is_installed);
+    let digest = request.package.as_ref().unwrap().digest;
+    assert_eq!(answer.result, Ok(Taken::Package(AcceptedPackage { digest, is_installed: false })));
     let copied = std::fs::read(place.at("attempt/lib-1.0.tgz")).unwrap();
     assert_eq!(copied, std::fs::read(place.at("blob")).unwrap());
 }
@@ -211,7 +225,7 @@ fn endless_logs_are_shortened() {
     let mut request = request(&place, &["build.log", "fetch.log", "wrkdir.tar.gz"]);
     request.package = None;
     let answer = acceptor("exit").accept(&request);
-    assert_eq!(answer.result, Ok(None));
+    assert_eq!(answer.result, Ok(Taken::Logs));
     assert_eq!(answer.notes, ["build.log of 5014 bytes was shortened", "wrkdir.tar.gz of 2500 bytes was left out"]);
     let text = std::fs::read_to_string(place.at("attempt/build.log")).unwrap();
     assert!(text.starts_with("begin") && text.ends_with("the error") && text.len() < 1_100, "{}", text.len());
@@ -233,8 +247,9 @@ fn answers(acceptance: &mut Acceptance, count: usize) -> Vec<AcceptAnswer> {
 #[test]
 fn result_at_which_the_process_ended_is_refused() {
     let place = Scratch::new("acceptance-process");
-    let (first, second) = (request(&place, &[]), AcceptRequest { number: 8, ..request(&place, &[]) });
-    let line = r#"if test -e "$0"; then printf '\054\0\0\0{"number":8,"notes":[],"result":{"Ok":null}}' >&0; cat >/dev/null; fi
+    let first = AcceptorRequest::Accept(Box::new(request(&place, &[])));
+    let second = AcceptorRequest::Accept(Box::new(AcceptRequest { number: 8, ..request(&place, &[]) }));
+    let line = r#"if test -e "$0"; then printf '\056\0\0\0{"number":8,"notes":[],"result":{"Ok":"Logs"}}' >&0; cat >/dev/null; fi
         touch "$0"; exit 3"#;
     let once = place.at("once").to_string_lossy().into_owned();
     let mut acceptance = Acceptance::new(move || {
@@ -248,7 +263,7 @@ fn result_at_which_the_process_ended_is_refused() {
     let all = answers(&mut acceptance, 2);
     assert_eq!(all.iter().map(|answer| answer.number).collect::<Vec<_>>(), [7, 8]);
     assert!(all[0].result.as_ref().unwrap_err().starts_with("the process that accepts results ended (exit status: 3)"));
-    assert_eq!(all[1].result, Ok(None));
+    assert_eq!(all[1].result, Ok(Taken::Logs));
     let changes: Vec<bool> = acceptance.take_changes().into_iter().map(|(_, runs)| runs).collect();
     assert_eq!(changes, [true, false, true]);
 }
@@ -257,7 +272,39 @@ fn result_at_which_the_process_ended_is_refused() {
 fn result_without_a_process_is_refused() {
     let mut acceptance = Acceptance::new(|| Command::new(Path::new("/nonexistent"))).unwrap();
     let place = Scratch::new("acceptance-none");
-    acceptance.submit(&request(&place, &[]));
+    acceptance.submit(&AcceptorRequest::Accept(Box::new(request(&place, &[]))));
     let why = refusal(answers(&mut acceptance, 1).remove(0));
     assert!(why.starts_with("the process that accepts results cannot be started: "), "{why}");
+}
+
+#[test]
+fn packages_to_compare_are_verified() {
+    let place = Scratch::new("acceptance-compare");
+    let (whole, longer) = (package(&[]), package(&[file("lib/b", b"b")]));
+    place.write("whole", &whole);
+    place.write("longer", &longer);
+    let stored = |name: &str, bytes: &[u8]| StoredPackage {
+        path: place.at(name),
+        digest: Digest(tanto_cas::Digest::of(bytes).0),
+        size: bytes.len() as u64,
+    };
+    let others = vec![stored("whole", &whole), stored("longer", &longer)];
+    let request = CompareRequest { number: 7, package: stored("whole", &whole), others };
+    // Both are read to their ends.
+    let line = r#"exec dd bs=65536 count=1 of=/dev/null 2>/dev/null"#;
+    let why = acceptor(line).compare(&request).unwrap_err();
+    assert_eq!(why, "the process that opens packages ended: exit status: 0");
+    let answering = r#"dd bs=1 count=100 >/dev/null 2>&1; printf '\003\0\0\0[7]' >&0; cat >/dev/null"#;
+    assert!(acceptor(answering).compare(&request).is_err(), "no names");
+    let answering = r#"dd bs=1 count=100 >/dev/null 2>&1; printf '\005\0\0\0["x"]\005\0\0\0["x"]' >&0; cat >/dev/null"#;
+    assert_eq!(acceptor(answering).compare(&request), Ok(vec![vec!["x".to_owned()]; 2]));
+    let changed = |change: &dyn Fn(&mut StoredPackage)| {
+        let mut request = request.clone();
+        change(&mut request.others[1]);
+        acceptor(answering).compare(&request).unwrap_err()
+    };
+    let path = place.at("longer").display().to_string();
+    assert_eq!(changed(&|it| it.size += 1), format!("{path} has changed"));
+    assert_eq!(changed(&|it| it.digest = Digest([7; 32])), format!("{path} has changed"));
+    assert!(changed(&|it| it.path = place.at("none")).contains("cannot be read"));
 }

@@ -8,7 +8,7 @@ use crate::resolve::PackageId;
 
 /// The state of a lease. Times are those of the link's clock.
 ///
-/// Until a lease has ended, no other lease of its package may exist. An ended lease stays ended.
+/// Until a lease to build a package has ended, no other such lease of the package may exist. An ended lease stays ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LeaseState {
     /// It is on its way to the client. Without an end: it is unknown whether the client has it, until it says hello.
@@ -158,6 +158,15 @@ impl LeaseState {
     }
 }
 
+/// Why a client gets a package.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LeasePurpose {
+    /// It is needed. A package has one such lease at a time.
+    Build,
+    /// It was accepted, and is compared with another build.
+    Verification,
+}
+
 /// Expected usage and limits of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseTerms {
@@ -172,6 +181,7 @@ pub struct LeaseTerms {
 #[derive(Clone, Debug)]
 pub struct LeaseEntry {
     pub package: PackageId,
+    pub purpose: LeasePurpose,
     pub attempt: u32,
     /// The index of the remote client.
     pub client: usize,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tanto_protocol::LeaseId;
 
-use super::lease::{LastProgress, LeaseEntry, LeaseRecord, LeaseState, LeaseTerms};
+use super::lease::{LastProgress, LeaseEntry, LeasePurpose, LeaseRecord, LeaseState, LeaseTerms};
 use super::local::LocalSlots;
 use super::remote::{ClientWork, RemoteClient};
 use super::{Dispatch, LeaseTimes};
@@ -43,6 +43,7 @@ impl Dispatch {
         };
         LeaseEntry {
             package: record.package,
+            purpose: LeasePurpose::Build,
             attempt: record.attempt,
             client,
             tree: record.tree,

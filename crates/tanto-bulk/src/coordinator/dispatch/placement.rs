@@ -198,7 +198,7 @@ impl Dispatch {
     }
 
     /// Returns whether a package fits beside the leases of a client. One that would fit nowhere is built alone.
-    fn fits(&self, client: usize, needs: &PackageNeeds<'_>, eligible: &[usize]) -> bool {
+    pub(super) fn fits(&self, client: usize, needs: &PackageNeeds<'_>, eligible: &[usize]) -> bool {
         let covers = |room: ResourceNeeds| needs.usage.fits(room);
         let it = &self.clients[client];
         let alone = || it.leases.is_empty() && Some(client) == self.most_capable(needs, eligible);

@@ -4,6 +4,7 @@ mod exploration;
 mod leases;
 mod placement;
 mod simulation;
+mod verification;
 
 use tanto_protocol::{
     AttemptSpec, ConnectionId, Digest, Environment, Heartbeat, Hello, InstanceId, Lease, LeaseId, LeaseProgress, Role,

@@ -1,6 +1,6 @@
 //! Clients that are trusted more than others, and those whose packages are not to be used.
 
-use super::lease::{Cause, LeaseState};
+use super::lease::{Cause, LeasePurpose, LeaseState};
 use super::remote::RemoteClient;
 use super::{Dispatch, PackageNeeds};
 use crate::resolve::PackageId;
@@ -28,8 +28,8 @@ impl Dispatch {
         self.clients[client].distrusted = true;
         let mut reported = Vec::new();
         for id in self.open_leases(client) {
-            match self.leases[&id].state {
-                LeaseState::Reported => reported.push(self.leases[&id].package),
+            match (self.leases[&id].purpose, self.leases[&id].state) {
+                (LeasePurpose::Build, LeaseState::Reported) => reported.push(self.leases[&id].package),
                 _ => self.end(id, LeaseState::Superseded(Cause::Withdrawn)),
             }
         }

@@ -142,7 +142,12 @@ impl Coordinator<'_> {
 }
 
 /// The conditions of a package for its client.
-fn needs<'a>(plan: &Plan, package: PackageId, labels: &'a [String], trusted: Option<&'a [String]>) -> PackageNeeds<'a> {
+pub(super) fn needs<'a>(
+    plan: &Plan,
+    package: PackageId,
+    labels: &'a [String],
+    trusted: Option<&'a [String]>,
+) -> PackageNeeds<'a> {
     let it = plan.package(package);
     PackageNeeds {
         package,

@@ -16,6 +16,7 @@ use super::place::Places;
 use super::restart::EarlierLeases;
 use super::tree::{FarmTree, TreeSource};
 use super::trust::TrustRule;
+use super::verification::Verifications;
 use crate::config::Config;
 use crate::coordinator::acceptance::Acceptance;
 use crate::coordinator::dispatch::LeaseTimes;
@@ -65,8 +66,10 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
     let (places, trust) = (Places::new(config, plan), TrustRule::new(config, plan));
     let times = LeaseTimes::of(config);
     let tree = FarmTree::new(source, manifest);
-    let acceptance = Acceptance::of_this_program().map_err(BulkError::of("accepting results"))?;
-    Ok(Some(Farm { places, trust, times, earlier, ..Farm::new(description, store, tree, packages, acceptance) }))
+    let acceptance = || Acceptance::of_this_program().map_err(BulkError::of("accepting results"));
+    let verifications = Verifications::new(config).restored(database, run)?;
+    let farm = Farm::new(description, store, tree, packages, [acceptance()?, acceptance()?]);
+    Ok(Some(Farm { places, trust, times, earlier, verifications, ..farm }))
 }
 
 /// Keeps blobs until the server asks which ones are needed.

@@ -8,7 +8,9 @@ use super::{AcceptingResult, completion};
 use crate::attempt::failure;
 use crate::attempt::runner::AttemptEvent;
 use crate::config::Stage;
-use crate::coordinator::acceptance::{AcceptAnswer, AcceptRequest, AcceptedPackage, IncomingFile, IncomingPackage};
+use crate::coordinator::acceptance::{
+    AcceptAnswer, AcceptRequest, AcceptedPackage, AcceptorRequest, IncomingFile, IncomingPackage, Taken,
+};
 use crate::coordinator::dispatch::ClientIndex;
 use crate::coordinator::frontend::Coordinator;
 use crate::resolve::PackageId;
@@ -73,7 +75,7 @@ impl Coordinator<'_> {
             let event = AttemptEvent::Stage { stage: Stage::SyncPackage, at_ms, ended: None };
             farm.wakeups.push_back(Wakeup::Progress(JobId(package), event));
         }
-        farm.acceptance.submit(&request);
+        farm.acceptance.submit(&AcceptorRequest::Accept(Box::new(request)));
         farm.accepting.insert(number, accepting);
     }
 
@@ -115,10 +117,11 @@ impl Coordinator<'_> {
             let mut attempted = report.result;
             attempted.left.extend(notes);
             match result {
-                Ok(accepted) => {
+                Ok(Taken::Package(accepted)) => {
                     let Some(farm) = &mut self.farm else { return };
-                    farm.accepted.extend(accepted.map(|accepted| (package, accepted)));
+                    farm.accepted.insert(package, accepted);
                 }
+                Ok(Taken::Logs | Taken::Differences(_)) => {}
                 Err(why) => {
                     let why = format!("its result was refused: {why}");
                     let outcome = AttemptOutcome::MachineFailed { why };

@@ -15,12 +15,17 @@ impl Coordinator<'_> {
 }
 
 impl Farm {
-    /// The files that clients fetch when they start, trees of leases, and results that are being accepted.
+    /// The files that clients fetch when they start, trees of leases, and results that are being accepted or compared.
     fn roots(&self) -> Vec<Digest> {
         let accepting = self.accepting.values().map(|it| &it.report);
         let of_reports = self.reports.values().chain(accepting).flat_map(|report| {
             report.packages.iter().map(|it| it.digest).chain(report.logs.iter().map(|it| it.digest))
         });
-        self.description.blobs().chain(self.tree.manifests().iter().copied()).chain(of_reports).collect()
+        self.description
+            .blobs()
+            .chain(self.tree.manifests().iter().copied())
+            .chain(of_reports)
+            .chain(self.verifications.blobs())
+            .collect()
     }
 }
