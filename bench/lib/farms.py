@@ -106,7 +106,7 @@ class Watched:
 
     def count(self, pattern):
         """The sum of the metrics with such names."""
-        text = self.metrics.once("GET", "metrics").decode()
+        text = self.metrics.retry(lambda: self.metrics.once("GET", "metrics")).decode()
         return sum(int(number) for number in re.findall(rf"(?m)^{pattern} (\d+)$", text))
 
     def begin(self, *more):
