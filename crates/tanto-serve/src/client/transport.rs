@@ -24,6 +24,10 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/cert.pem",
     "/etc/openssl/certs/ca-certificates.crt",
 ];
+/// How long a connection may be idle. The server ends it after 60 s.
+const IDLE: Duration = Duration::from_secs(50);
+/// Idle connections. A client has some threads that send requests at the same time.
+const IDLE_CONNECTIONS: usize = 8;
 /// Longest refusal, in bytes.
 const MAX_REFUSAL: u64 = 128 << 10;
 /// How long a transfer may stand still.
@@ -88,6 +92,9 @@ fn agent(tls: TlsConfig, connect: Duration) -> Agent {
         .timeout_connect(Some(connect))
         .timeout_per_write(Some(Duration::from_secs(60)))
         .max_response_header_size(16 << 10)
+        // A new connection takes processor time here and at the server, and two more round trips.
+        .max_idle_age(IDLE)
+        .max_idle_connections_per_host(IDLE_CONNECTIONS)
         .build();
     Agent::with_parts(config, DefaultConnector::default(), SystemResolver)
 }
