@@ -153,8 +153,8 @@ impl Threads {
         let (results, to_upload) = channel();
         let to_upload = Arc::new(Mutex::new(to_upload));
         for number in 0..UPLOADS {
-            let (session, results) = (Arc::clone(session), Arc::clone(&to_upload));
-            slots::start_uploads(number, Uploads { session, results })?;
+            let (session, workspace) = (Arc::clone(session), Arc::clone(workspace));
+            slots::start_uploads(number, Uploads { session, workspace, results: Arc::clone(&to_upload) })?;
         }
         slots::start_heartbeats(Arc::clone(session), to_loop.clone())?;
         let demand = Arc::new(Demand::new(slots));

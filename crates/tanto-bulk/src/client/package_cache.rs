@@ -1,4 +1,4 @@
-//! The packages that a client has downloaded, up to a size. Those that were not used for the longest time are removed first.
+//! The packages that a client has downloaded or built, up to a size. Those that were not used for the longest time are removed first.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use tanto_protocol::{Digest, PackageBlob};
 
 /// See the module. The order is that of the files' modification times in the next process.
 pub struct PackageCache {
-    /// Downloaded packages, by their digests.
+    /// Packages, by their digests.
     blobs: PathBuf,
     /// Links to them, with the names of packages.
     names: PathBuf,
@@ -32,7 +32,7 @@ struct Cached {
 }
 
 impl PackageCache {
-    /// Finds the packages that earlier processes have downloaded, also in part.
+    /// Finds the packages of earlier processes, also parts of downloads.
     pub fn open(blobs: &Path, names: &Path, max_bytes: u64) -> io::Result<PackageCache> {
         let mut found: Vec<(SystemTime, Digest, fs::Metadata)> = Vec::new();
         for entry in fs::read_dir(blobs)? {

@@ -18,6 +18,7 @@ use tanto_sys::fs::file;
 
 use super::session::{ClientSession, unexpected};
 use super::transport::TransportError;
+use super::workspace::Workspace;
 
 /// The result of an attempt, with the directory of its files.
 #[derive(Clone, PartialEq, Debug)]
@@ -127,6 +128,8 @@ fn digest_of(path: &Path) -> io::Result<(Digest, u64)> {
 /// A thread's work.
 pub struct Uploads {
     pub session: Arc<ClientSession>,
+    /// Keeps the packages.
+    pub workspace: Arc<Workspace>,
     pub results: Arc<Mutex<Receiver<HeldResult>>>,
 }
 
@@ -156,17 +159,28 @@ impl Uploads {
         let (report, blobs) = held.report().or_else(|error| held.unreadable(&error).report()).map_err(lost)?;
         let mut missing: Vec<Digest> = self.missing(blobs.keys().copied().collect());
         loop {
-            self.upload_blobs(&blobs, &missing, &|bytes| self.session.sent(held.lease, bytes))?;
+            self.upload_blobs(&blobs, &std::mem::take(&mut missing), &|bytes| self.session.sent(held.lease, bytes))?;
             let request = |connection| ClientRequest::Result(Box::new(ResultReport { connection, ..report.clone() }));
             match self.session.call(request)? {
                 None => return Ok(false),
                 Some(ClientAnswer::Result(answer)) => match answer {
-                    ResultAnswer::Settled | ResultAnswer::Superseded => return Ok(true),
+                    ResultAnswer::Settled => {
+                        self.keep_packages(held, &report);
+                        return Ok(true);
+                    }
+                    ResultAnswer::Superseded => return Ok(true),
                     ResultAnswer::Pending => self.session.sleep(PENDING_PAUSE),
                     ResultAnswer::Missing { digests } => missing = digests,
                 },
                 Some(other) => return Err(unexpected(&other)),
             }
+        }
+    }
+
+    /// Other packages may need those that were built.
+    fn keep_packages(&self, held: &HeldResult, report: &ResultReport) {
+        for (built, blob) in held.result.packages.iter().zip(&report.packages) {
+            self.workspace.keep(blob, &held.dir.join(&built.file));
         }
     }
 
@@ -213,7 +227,101 @@ fn packs<'a>(files: &[(Digest, &'a Path, u64)]) -> Vec<Vec<(Digest, &'a Path)>> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+
+    use tanto_protocol::{BuiltPackage, Hello, HelloAnswer, InstanceId};
+    use tanto_testing::Scratch;
+
     use super::*;
+    use crate::client::transport::Transport;
+    use crate::client::trees::{NewTree, TreePlace};
+
+    /// Settles a result when it comes for the second time.
+    #[derive(Default)]
+    struct Slow {
+        results: AtomicUsize,
+        packs: AtomicUsize,
+    }
+
+    impl Transport for Slow {
+        fn request(&self, request: ClientRequest) -> Result<ClientAnswer, TransportError> {
+            match request {
+                ClientRequest::Hello(_) => Ok(ClientAnswer::Hello(HelloAnswer {
+                    connection: ConnectionId([1; 16]),
+                    heartbeat_ms: 1,
+                    missing_ms: 1,
+                    warnings: Vec::new(),
+                    blobs: String::new(),
+                })),
+                ClientRequest::Result(_) => {
+                    Ok(ClientAnswer::Result(match self.results.fetch_add(1, Ordering::Relaxed) {
+                        0 => ResultAnswer::Pending,
+                        _ => ResultAnswer::Settled,
+                    }))
+                }
+                other => Err(TransportError::Failed(format!("{other:?}"))),
+            }
+        }
+
+        fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, TransportError> {
+            Ok(digests.to_vec())
+        }
+
+        fn take_warning(&self) -> Option<String> {
+            None
+        }
+
+        fn download(&self, _: Digest, _: u64, _: &Path) -> Result<(), TransportError> {
+            Ok(())
+        }
+
+        fn fetch_tree(&self, _: &NewTree) -> Result<(), TransportError> {
+            Ok(())
+        }
+
+        fn upload(&self, _: Digest, _: &Path, _: &dyn Fn(u64)) -> Result<(), TransportError> {
+            Ok(())
+        }
+
+        fn upload_pack(&self, _: &[(Digest, &Path)], _: &dyn Fn(u64)) -> Result<(), TransportError> {
+            self.packs.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn files_are_not_uploaded_again_while_a_result_is_accepted() {
+        let (place, transport) = (Scratch::new("client-uploads"), Arc::new(Slow::default()));
+        let hello = Hello {
+            version: "1".into(),
+            name: "a".into(),
+            instance: InstanceId([0; 16]),
+            replace: false,
+            slots: 1,
+            cpus: 1,
+            memory_kib: 1,
+            disk_kib: 1,
+            environment: Default::default(),
+            labels: Vec::new(),
+            root: false,
+            running: Vec::new(),
+            held: Vec::new(),
+        };
+        let session = ClientSession::new(Arc::clone(&transport) as Arc<dyn Transport>, hello, [], Box::new(|| (1, 1)));
+        let trees = TreePlace::Many(place.at("trees"));
+        let workspace = Workspace::open(&place.at("packages"), &place.at("blobs"), u64::MAX, trees).unwrap();
+        place.write("a-1/1/a-1.tgz", "the package");
+        let packages = vec![BuiltPackage { name: "a-1".into(), file: "a-1.tgz".into() }];
+        let result = AttemptResult { packages, ..AttemptResult::of(AttemptOutcome::Built) };
+        let held = HeldResult { lease: LeaseId([1; 16]), result, dir: place.at("a-1/1") };
+        let results = Arc::new(Mutex::new(channel().1));
+        let uploads = Uploads { session: Arc::new(session), workspace: Arc::new(workspace), results };
+        assert!(uploads.upload(&held).unwrap());
+        let counts = [&transport.results, &transport.packs].map(|it| it.load(Ordering::Relaxed));
+        assert_eq!(counts, [2, 1], "results, packs");
+        assert_eq!(fs::read_dir(place.at("blobs")).unwrap().count(), 1, "the package is kept");
+    }
 
     #[test]
     fn packs_are_within_their_limits() {

@@ -118,6 +118,18 @@ impl Workspace {
         Ok(files)
     }
 
+    /// Takes over the file of a package that was built here. If that fails, it is downloaded when it is needed.
+    pub fn keep(&self, package: &PackageBlob, file: &Path) {
+        let mut state = self.lock();
+        let is_there = state.verified.contains(&package.digest) || state.downloading.contains(&package.digest);
+        if is_there || fs::rename(file, state.cache.path(&package.digest)).is_err() {
+            return;
+        }
+        state.cache.use_package(package);
+        state.verified.insert(package.digest);
+        state.make_room(&self.packages, RESERVE);
+    }
+
     /// The attempt that used these packages has ended.
     fn release(&self, packages: &[PackageBlob]) {
         let mut state = self.lock();
@@ -332,6 +344,19 @@ mod tests {
         fs::remove_file(place.at(&blob)).unwrap();
         place.write(&blob, "the pickage");
         assert_eq!(provide(), 1, "it has the size and the name, but not the content");
+    }
+
+    #[test]
+    fn a_package_that_was_built_here_is_not_downloaded() {
+        let (place, package) = (Scratch::new("client-workspace-built"), package());
+        let transport = Arc::new(OneBlob::default());
+        let (session, workspace) = (session(Arc::clone(&transport)), workspace(&place, u64::MAX));
+        workspace.keep(&package, &place.at("missing.tgz"));
+        place.write("built.tgz", CONTENT);
+        workspace.keep(&package, &place.at("built.tgz"));
+        workspace.provide(&session, (Digest([1; 32]), std::slice::from_ref(&package)), ".tgz").unwrap();
+        assert_eq!(fs::read_to_string(place.at("packages/All/a-1.tgz")).unwrap(), CONTENT);
+        assert_eq!(transport.downloads.load(Ordering::Relaxed), 0);
     }
 
     #[test]
