@@ -1,6 +1,7 @@
 //! A client of a bulk build on another machine: builds the packages of its leases with the run loop, sandboxes and limits of
 //! a local build.
 
+mod distfiles;
 mod frontend;
 mod held;
 mod output;
@@ -28,6 +29,7 @@ use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::schedule::{ResourceSample, Schedule};
 use tanto_protocol::{Hello, RefusalCode};
 
+use self::distfiles::ClientDistfiles;
 use self::frontend::{ClientFrontend, ClientState};
 use self::session::ClientSession;
 use self::slots::{Asker, Demand, Incoming, Slot, ToLoop};
@@ -164,6 +166,8 @@ impl Threads {
             Asker { session, demand, leases: to_slots.clone(), to_loop: to_loop.clone() }.start(number)?;
         }
         let leases = Arc::new(Mutex::new(leases));
+        let temp = Path::new(&settings.logs).with_file_name("distfiles.new");
+        let distfiles = Arc::new(ClientDistfiles::new(Path::new(&settings.distdir), &temp));
         let mut finished = Vec::new();
         for number in 0..slots as usize {
             let (to_slot, ended) = sync_channel(1);
@@ -172,6 +176,7 @@ impl Threads {
                 number,
                 session: Arc::clone(session),
                 workspace: Arc::clone(workspace),
+                distfiles: Arc::clone(&distfiles),
                 demand: Arc::clone(&demand),
                 leases: Arc::clone(&leases),
                 to_loop: to_loop.clone(),

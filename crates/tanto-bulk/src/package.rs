@@ -2,6 +2,7 @@
 
 pub mod archive;
 pub mod digest;
+pub mod distinfo;
 pub mod input_file;
 pub mod name;
 pub mod options;

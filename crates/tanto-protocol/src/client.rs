@@ -124,6 +124,9 @@ pub struct Lease {
     pub tree: Option<Digest>,
     /// The binary packages of all direct and indirect dependencies.
     pub packages: Vec<PackageBlob>,
+    /// Files that the package may fetch. A client that ignores them fetches all.
+    #[serde(default)]
+    pub distfiles: Vec<Distfile>,
     /// Features that the client must have. It declines the lease otherwise.
     #[serde(default)]
     pub features: Vec<String>,
@@ -136,6 +139,17 @@ pub struct PackageBlob {
     pub name: String,
     pub digest: Digest,
     pub size: u64,
+}
+
+/// A file that packages fetch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Distfile {
+    /// The path below DISTDIR.
+    pub name: String,
+    pub size: u64,
+    /// The blob with its content. `None` in a lease: the coordinator lacks the file, and takes it with the result.
+    #[serde(default)]
+    pub digest: Option<Digest>,
 }
 
 /// Tells that the client is alive.
@@ -213,6 +227,9 @@ pub struct ResultReport {
     pub packages: Vec<PackageBlob>,
     /// The files of the attempt's directory.
     pub logs: Vec<LogBlob>,
+    /// Distfiles that the coordinator lacks.
+    #[serde(default)]
+    pub distfiles: Vec<Distfile>,
 }
 
 /// A file of an attempt's directory as a blob.
@@ -392,6 +409,7 @@ impl Lease {
         self.spec.check()?;
         limit("packages", self.packages.len(), MAX_LIST)?;
         limit("features", self.features.len(), 64)?;
+        check_distfiles(&self.distfiles)?;
         self.packages.iter().try_for_each(|package| name("packages", &package.name, false))
     }
 }
@@ -428,8 +446,14 @@ impl ResultReport {
         limit("packages", self.packages.len(), MAX_LIST)?;
         self.packages.iter().try_for_each(|package| name("packages", &package.name, false))?;
         limit("logs", self.logs.len(), 1_024)?;
-        self.logs.iter().try_for_each(|log| name("logs", &log.file, false))
+        self.logs.iter().try_for_each(|log| name("logs", &log.file, false))?;
+        check_distfiles(&self.distfiles)
     }
+}
+
+fn check_distfiles(distfiles: &[Distfile]) -> Result<(), MessageError> {
+    limit("distfiles", distfiles.len(), MAX_LIST)?;
+    distfiles.iter().try_for_each(|file| name("distfiles", &file.name, true))
 }
 
 fn check_environment(environment: &Environment) -> Result<(), MessageError> {

@@ -17,9 +17,9 @@ pub use self::attempt::{
 };
 pub use self::backoff::Backoff;
 pub use self::client::{
-    BuildDescription, Bye, ClientAnswer, ClientRequest, Environment, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer,
-    Lease, LeaseAction, LeaseInstruction, LeaseProgress, LogBlob, MAX_LEASES, MAX_URL, PackageBlob, Refusal,
-    RefusalCode, ResultAnswer, ResultReport, WorkAnswer, WorkRequest,
+    BuildDescription, Bye, ClientAnswer, ClientRequest, Distfile, Environment, Heartbeat, HeartbeatAnswer, Hello,
+    HelloAnswer, Lease, LeaseAction, LeaseInstruction, LeaseProgress, LogBlob, MAX_LEASES, MAX_URL, PackageBlob,
+    Refusal, RefusalCode, ResultAnswer, ResultReport, WorkAnswer, WorkRequest,
 };
 pub use self::ids::{ConnectionId, Digest, HexError, InstanceId, LeaseId};
 pub use self::relay::{Gauge, GaugeKind, ProvidedFile, ToCoordinator, ToServer, TokenIdentity};

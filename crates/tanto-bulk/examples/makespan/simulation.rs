@@ -356,7 +356,14 @@ impl<'a> Simulation<'a> {
             self.leased += 1;
             self.schedule.take_elsewhere(JobId(package));
             let spec = AttemptSpec { attempt: 1, ..AttemptSpec::default() };
-            let lease = Lease { lease: lease_id(number), spec, tree: None, packages: Vec::new(), features: Vec::new() };
+            let lease = Lease {
+                lease: lease_id(number),
+                spec,
+                tree: None,
+                packages: Vec::new(),
+                distfiles: Vec::new(),
+                features: Vec::new(),
+            };
             let terms = LeaseTerms { needs: ResourceNeeds::default(), idle_ms: 60 * MINUTE, total_ms: i64::MAX / 4 };
             self.dispatch.offer(self.now, client, package, lease, terms);
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
@@ -18,6 +19,7 @@ use tanto_protocol::{
     AttemptOutcome, AttemptResult, HeartbeatAnswer, Lease, LeaseAction, LeaseId, LeaseInstruction, StageResult,
 };
 
+use super::distfiles;
 use super::output::{self, MAX_OUTPUT};
 use super::session::ClientSession;
 use super::slots::Incoming;
@@ -190,8 +192,12 @@ impl ClientFrontend<'_> {
         let result = result.map_or_else(|| AttemptResult::of(AttemptOutcome::MachineFailed { why }), |it| *it);
         let result = self.take_output(slot, &dir, result);
         let stages = unreported.into_iter().chain(result.stages.iter().cloned()).collect();
-        let held =
-            HeldResult { lease: lease.lease, result: AttemptResult { stages, ..result }, dir: dir.path().to_owned() };
+        let held = HeldResult {
+            lease: lease.lease,
+            result: AttemptResult { stages, ..result },
+            dir: dir.path().to_owned(),
+            distfiles: distfiles::fetched(Path::new(&self.settings.distdir), &lease.distfiles),
+        };
         if is_superseded {
             dir.clear();
             self.session.settled(lease.lease);

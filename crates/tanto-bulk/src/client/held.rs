@@ -74,7 +74,7 @@ mod tests {
     fn save(place: &Scratch, number: u8, bytes: usize) {
         let dir = place.at(&format!("p{number}-1/7"));
         let result = AttemptResult::of(AttemptOutcome::Failed { why: "build: exit code 2".into() });
-        let held = HeldResult { lease: LeaseId([number; 16]), result, dir };
+        let held = HeldResult { lease: LeaseId([number; 16]), result, dir, distfiles: Vec::new() };
         held.save().unwrap();
         fs::write(held.dir.join("p.tgz"), vec![0; bytes]).unwrap();
     }

@@ -337,6 +337,10 @@ mod tests {
             Ok(digests.to_vec())
         }
 
+        fn fetch_blobs(&self, _: &[Digest], _: &tanto_cas::Store, _: &Path) -> Result<(), TransportError> {
+            Ok(())
+        }
+
         fn take_warning(&self) -> Option<String> {
             None
         }

@@ -12,6 +12,7 @@ use tanto_protocol::{
     RefusalCode, WorkRequest,
 };
 
+use super::distfiles::ClientDistfiles;
 use super::session::{ClientSession, next_delay, unexpected};
 use super::transport::TransportError;
 use super::uploads::{HeldResult, Uploads};
@@ -174,6 +175,7 @@ pub struct Slot {
     pub number: usize,
     pub session: Arc<ClientSession>,
     pub workspace: Arc<Workspace>,
+    pub distfiles: Arc<ClientDistfiles>,
     pub demand: Arc<Demand>,
     pub leases: Arc<Mutex<Receiver<Lease>>>,
     pub to_loop: ToLoop,
@@ -197,6 +199,9 @@ impl Slot {
             let next = self.leases.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(lease) = next else { return };
             let provided = self.provide(&lease);
+            if provided.is_ok() {
+                self.provide_distfiles(&lease);
+            }
             if let Some(text) = self.session.transport().take_warning() {
                 self.to_loop.send(Incoming::Warning(text));
             }
@@ -229,11 +234,19 @@ impl Slot {
         })
     }
 
+    /// The attempt fetches those that cannot be downloaded.
+    fn provide_distfiles(&self, lease: &Lease) {
+        if let Err(error) = self.distfiles.provide(&self.session, &lease.distfiles) {
+            let text = format!("{}: distfiles cannot be read from the server: {error}", lease.spec.name);
+            self.to_loop.send(Incoming::Warning(text));
+        }
+    }
+
     /// Reports an attempt that cannot begin.
     fn fail(&self, lease: &Lease, outcome: AttemptOutcome) {
         let result = AttemptResult::of(outcome);
         let dir = self.logs.join(&lease.spec.name).join(lease.lease.to_string());
-        let held = HeldResult { lease: lease.lease, result, dir };
+        let held = HeldResult { lease: lease.lease, result, dir, distfiles: Vec::new() };
         self.session.end(lease.lease);
         if held.save().is_err() || self.results.send(held).is_err() {
             // The coordinator gives it up when it makes no progress.

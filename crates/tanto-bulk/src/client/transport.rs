@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tanto_cas::Store;
 use tanto_protocol::{ClientAnswer, ClientRequest, Digest, Refusal, RefusalCode};
 use thiserror::Error;
 
@@ -20,6 +21,9 @@ pub trait Transport: Send + Sync {
 
     /// Returns what the user has to know of the downloads since the last call.
     fn take_warning(&self) -> Option<String>;
+
+    /// Downloads blobs to a store. Those that came before a failure stay. `part`: a file for one that is not whole.
+    fn fetch_blobs(&self, digests: &[Digest], store: &Store, part: &Path) -> Result<(), TransportError>;
 
     /// Makes a package tree.
     fn fetch_tree(&self, tree: &NewTree) -> Result<(), TransportError>;

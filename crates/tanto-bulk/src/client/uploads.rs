@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use tanto_cas::BlobInfo;
 use tanto_protocol::{
-    AttemptOutcome, AttemptResult, ClientAnswer, ClientRequest, ConnectionId, Digest, LeaseId, LogBlob, MAX_DIGESTS,
-    Message, PackageBlob, ResultAnswer, ResultReport,
+    AttemptOutcome, AttemptResult, ClientAnswer, ClientRequest, ConnectionId, Digest, Distfile, LeaseId, LogBlob,
+    MAX_DIGESTS, Message, PackageBlob, ResultAnswer, ResultReport,
 };
 use tanto_sys::fs::file;
 
+use super::distfiles::FetchedDistfile;
 use super::session::{ClientSession, unexpected};
 use super::transport::TransportError;
 use super::workspace::Workspace;
@@ -26,6 +27,8 @@ pub struct HeldResult {
     pub lease: LeaseId,
     pub result: AttemptResult,
     pub dir: PathBuf,
+    /// Not saved: the next process forgets them.
+    pub distfiles: Vec<FetchedDistfile>,
 }
 
 /// The path and the size of each blob.
@@ -56,7 +59,7 @@ impl HeldResult {
     pub fn read(dir: &Path) -> Option<HeldResult> {
         let lease = fs::read_to_string(dir.join(LEASE)).ok()?.parse().ok()?;
         let result = AttemptResult::decode(&fs::read(dir.join(RESULT)).ok()?).ok()?;
-        Some(HeldResult { lease, result, dir: dir.to_owned() })
+        Some(HeldResult { lease, result, dir: dir.to_owned(), distfiles: Vec::new() })
     }
 
     /// The number of its attempt, if its directory has that name.
@@ -93,8 +96,15 @@ impl HeldResult {
             let (digest, size) = add(&name)?;
             logs.push(LogBlob { file: name, digest, size });
         }
-        let connection = ConnectionId([0; 16]);
-        let report = ResultReport { connection, lease: self.lease, result: self.result.clone(), packages, logs };
+        let mut distfiles = Vec::new();
+        for FetchedDistfile { name, path } in &self.distfiles {
+            // Without it, another client fetches the file.
+            let Ok((digest, size)) = digest_of(path) else { continue };
+            blobs.insert(digest, (path.clone(), size));
+            distfiles.push(Distfile { name: name.clone(), size, digest: Some(digest) });
+        }
+        let (connection, lease, result) = (ConnectionId([0; 16]), self.lease, self.result.clone());
+        let report = ResultReport { connection, lease, result, packages, logs, distfiles };
         Ok((report, blobs))
     }
 
@@ -276,6 +286,10 @@ mod tests {
             Ok(())
         }
 
+        fn fetch_blobs(&self, _: &[Digest], _: &tanto_cas::Store, _: &Path) -> Result<(), TransportError> {
+            Ok(())
+        }
+
         fn fetch_tree(&self, _: &NewTree) -> Result<(), TransportError> {
             Ok(())
         }
@@ -314,7 +328,7 @@ mod tests {
         place.write("a-1/1/a-1.tgz", "the package");
         let packages = vec![BuiltPackage { name: "a-1".into(), file: "a-1.tgz".into() }];
         let result = AttemptResult { packages, ..AttemptResult::of(AttemptOutcome::Built) };
-        let held = HeldResult { lease: LeaseId([1; 16]), result, dir: place.at("a-1/1") };
+        let held = HeldResult { lease: LeaseId([1; 16]), result, dir: place.at("a-1/1"), distfiles: Vec::new() };
         let results = Arc::new(Mutex::new(channel().1));
         let uploads = Uploads { session: Arc::new(session), workspace: Arc::new(workspace), results };
         assert!(uploads.upload(&held).unwrap());

@@ -274,6 +274,10 @@ mod tests {
             Ok(Vec::new())
         }
 
+        fn fetch_blobs(&self, _: &[Digest], _: &tanto_cas::Store, _: &Path) -> Result<(), TransportError> {
+            Ok(())
+        }
+
         fn take_warning(&self) -> Option<String> {
             None
         }

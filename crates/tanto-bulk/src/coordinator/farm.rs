@@ -3,6 +3,7 @@
 
 mod answers;
 mod clients;
+mod distfiles;
 mod gauges;
 mod leases;
 pub mod place;
@@ -31,6 +32,7 @@ use tanto_exec::schedule::Schedule;
 use tanto_protocol::{BuildDescription, Digest, LeaseId, LeaseProgress, PackageBlob, ResultReport};
 
 use self::answers::HeldAnswers;
+use self::distfiles::FarmDistfiles;
 use self::place::Places;
 use self::restart::EarlierLeases;
 use self::starter::ClientStarter;
@@ -54,6 +56,7 @@ pub struct Farm {
     tree: FarmTree,
     /// Package files as blobs, by PKGNAME.
     pub packages: HashMap<String, PackageBlob>,
+    distfiles: FarmDistfiles,
     /// The digest of the environment of the build.
     environment: String,
     earlier: EarlierLeases,
@@ -100,7 +103,7 @@ impl Farm {
         description: BuildDescription,
         blobs: Store,
         tree: FarmTree,
-        packages: HashMap<String, PackageBlob>,
+        (packages, distfiles): (HashMap<String, PackageBlob>, FarmDistfiles),
         [acceptance, comparison]: [Acceptance; 2],
     ) -> Farm {
         let environment: String =
@@ -111,6 +114,7 @@ impl Farm {
             blobs,
             tree,
             packages,
+            distfiles,
             earlier: EarlierLeases::default(),
             continued: Vec::new(),
             answers: HeldAnswers::default(),
@@ -133,13 +137,14 @@ impl Farm {
 
     /// When to look again although nothing wakes the loop.
     pub fn poll_interval(&self) -> Option<Duration> {
-        self.tree.poll_interval()
+        self.tree.poll_interval().or(self.distfiles.poll_interval())
     }
 
     /// Returns the digests of a report's blobs that are not in the store.
     fn missing(&self, report: &ResultReport) -> Vec<Digest> {
         let packages = report.packages.iter().map(|it| it.digest);
-        let all = packages.chain(report.logs.iter().map(|it| it.digest));
+        let distfiles = report.distfiles.iter().filter_map(|it| it.digest);
+        let all = packages.chain(report.logs.iter().map(|it| it.digest)).chain(distfiles);
         // Without an answer of the store, they are uploaded again.
         let missing = all.filter(|digest| !self.blobs.contains(&tanto_cas::Digest(digest.0)).unwrap_or(false));
         missing.take(MAX_MISSING).collect()
@@ -195,6 +200,9 @@ impl Coordinator<'_> {
         }
         self.report_client_start(view);
         self.poll_tree(view);
+        if let Some(farm) = &mut self.farm {
+            farm.distfiles.poll();
+        }
         self.settle_leases();
         self.dispatch.tick(now_ms);
         self.record_leases();

@@ -187,24 +187,34 @@ fn different(before: &Manifest, wanted: &Manifest) -> Vec<BlobDigest> {
 /// Downloads blobs to the store in `dir`: small ones in packs, the others one by one.
 fn fetch_blobs(connection: &Connection, digests: &[BlobDigest], dir: &Path) -> Result<Store, ProvisionError> {
     let store = Store::open(&dir.join(STORE), StoreLimits::default())?;
+    fetch_into(connection, digests, &store, &dir.join(BLOB))?;
+    Ok(store)
+}
+
+/// Downloads blobs to a store. `part`: a file for one that is not whole.
+pub fn fetch_into(
+    connection: &Connection,
+    digests: &[BlobDigest],
+    store: &Store,
+    part: &Path,
+) -> Result<(), ProvisionError> {
     for digests in store.missing(digests)?.chunks(MAX_DIGESTS) {
         let mut missing = digests.to_vec();
         loop {
             let asked: Vec<Digest> = missing.iter().map(|digest| Digest(digest.0)).collect();
-            let came = persist(|| connection.get_pack(&asked, &store))?;
+            let came = persist(|| connection.get_pack(&asked, store))?;
             missing = store.missing(&missing)?;
             if came == 0 || missing.is_empty() {
                 break;
             }
         }
         for digest in missing {
-            let path = dir.join(BLOB);
-            fetch_file(connection, BlobSource::Cache, &Digest(digest.0), &path)?;
-            store.put_file(&path, Some(&digest), u64::MAX, Durability::Process)?;
-            std::fs::remove_file(&path).map_err(failed(&path))?;
+            fetch_file(connection, BlobSource::Cache, &Digest(digest.0), part)?;
+            store.put_file(part, Some(&digest), u64::MAX, Durability::Process)?;
+            std::fs::remove_file(part).map_err(failed(part))?;
         }
     }
-    Ok(store)
+    Ok(())
 }
 
 /// Removes the blobs of a tree that is made: it has them all.

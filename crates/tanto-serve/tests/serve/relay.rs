@@ -17,7 +17,14 @@ fn heartbeat() -> Heartbeat {
 
 fn report() -> ResultReport {
     let result = AttemptResult::of(AttemptOutcome::Failed { why: "it is broken".to_owned() });
-    ResultReport { connection: CONNECTION, lease: LeaseId([3; 16]), result, packages: Vec::new(), logs: Vec::new() }
+    ResultReport {
+        connection: CONNECTION,
+        lease: LeaseId([3; 16]),
+        result,
+        packages: Vec::new(),
+        logs: Vec::new(),
+        distfiles: Vec::new(),
+    }
 }
 
 #[test]

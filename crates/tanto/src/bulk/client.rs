@@ -18,6 +18,7 @@ use tanto_bulk::coordinator::state_dir::StateDir;
 use tanto_bulk::coordinator::{prepare, state_dir};
 use tanto_bulk::error::BulkError;
 use tanto_bulk::machine_environment::{self, build_environment};
+use tanto_cas::Store;
 use tanto_exec::command_output::CommandOutput;
 use tanto_exec::resource_sampler;
 use tanto_exec::run::BuildOutcome;
@@ -339,6 +340,14 @@ impl Transport for Http {
             result => result,
         }
         .map_err(transport_error)
+    }
+
+    fn fetch_blobs(&self, digests: &[Digest], store: &Store, part: &Path) -> Result<(), TransportError> {
+        let digests: Vec<_> = digests.iter().map(|digest| tanto_cas::Digest(digest.0)).collect();
+        provision::fetch_into(&self.0, &digests, store, part).map_err(|error| match error {
+            ProvisionError::Client(error) => transport_error(error),
+            error => TransportError::Failed(error.to_string()),
+        })
     }
 
     fn fetch_tree(&self, tree: &NewTree) -> Result<(), TransportError> {

@@ -39,7 +39,7 @@ pub(super) fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Moves a file to its place durably, unless that exists.
-pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     if fs::symlink_metadata(to).is_ok() {
         return Ok(());
     }
@@ -99,7 +99,7 @@ fn copy(content: &mut File, to: &Path, durable: bool) -> io::Result<File> {
 }
 
 /// Creates an empty file with a lock that lasts while it is open. Fails if another process holds the lock.
-pub(super) fn claim(path: &Path) -> io::Result<File> {
+pub(crate) fn claim(path: &Path) -> io::Result<File> {
     loop {
         let claimed = lock::open_lock_file(path)?;
         if !lock::try_lock_exclusive(&claimed)? {

@@ -108,7 +108,14 @@ fn needs(package: PackageId) -> PackageNeeds<'static> {
 
 fn lease(number: u64, attempt: u32) -> Lease {
     let spec = AttemptSpec { attempt, name: "a-1".into(), location: "a/a".into(), ..AttemptSpec::default() };
-    Lease { lease: lease_id(number), spec, tree: Some(tree(number)), packages: vec![], features: vec![] }
+    Lease {
+        lease: lease_id(number),
+        spec,
+        tree: Some(tree(number)),
+        packages: vec![],
+        distfiles: vec![],
+        features: vec![],
+    }
 }
 
 /// The tree of a lease.

@@ -61,6 +61,7 @@ impl Coordinator<'_> {
         let needs = needs(&self.plan, package, &labels, trusted.as_deref());
         let needs = PackageNeeds { excluded: excluded.as_slice(), elsewhere: !here, ..needs };
         let Some(ClientIndex::Remote(client)) = self.dispatch.choose(now_ms, &needs) else { return None };
+        let distfiles = self.lease_distfiles(package)?;
         let lease = LeaseId(random::bytes().ok()?);
         let info = self.job_info(package);
         self.record_reason(package, why);
@@ -68,7 +69,7 @@ impl Coordinator<'_> {
         self.estimator.started(job);
         let spec = self.begin_attempt(package, failures, ClientIndex::Remote(client));
         let tree = self.farm.as_ref().and_then(|farm| farm.tree.manifest());
-        let lease = Lease { lease, spec, tree, packages, features: Vec::new() };
+        let lease = Lease { lease, spec, tree, packages, distfiles, features: Vec::new() };
         let terms = self.lease_terms(package);
         let began_ms = self.running[&package].began_ms;
         self.dispatch.offer(began_ms, client, package, lease, terms);

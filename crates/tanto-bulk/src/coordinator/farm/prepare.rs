@@ -12,6 +12,7 @@ use tanto_protocol::{BuildDescription, Digest, Environment, PackageBlob};
 use tanto_record::database::Database;
 
 use super::Farm;
+use super::distfiles::FarmDistfiles;
 use super::place::Places;
 use super::restart::EarlierLeases;
 use super::tree::{FarmTree, TreeSource};
@@ -61,14 +62,14 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
     let fetched: Vec<_> = description.blobs().collect();
     pin(&store, &blobs, &fetched)?;
     description.environment = build_environment(config, &description);
-    let packages = package_blobs(config, plan)?;
+    let files = (package_blobs(config, plan)?, FarmDistfiles::new(config));
     let earlier = EarlierLeases { leases: database.leases(run)?, work: database.client_work(run, RUNS)? };
     let (places, trust) = (Places::new(config, plan), TrustRule::new(config, plan));
     let times = LeaseTimes::of(config);
     let tree = FarmTree::new(source, manifest);
     let acceptance = || Acceptance::of_this_program().map_err(BulkError::of("accepting results"));
     let verifications = Verifications::new(config).restored(database, run)?;
-    let farm = Farm::new(description, store, tree, packages, [acceptance()?, acceptance()?]);
+    let farm = Farm::new(description, store, tree, files, [acceptance()?, acceptance()?]);
     Ok(Some(Farm { places, trust, times, earlier, verifications, ..farm }))
 }
 

@@ -20,7 +20,8 @@ impl Coordinator<'_> {
         self.dispatch.link_up(now_ms);
         self.control.send_to_server(&ToServer::Build { name: farm.description.build.clone() });
         farm.tree.all_provided().iter().for_each(|tree| self.control.send_to_server(tree));
-        let files: Vec<ProvidedFile> = farm.packages.values().map(|blob| self.provided(blob)).collect();
+        let packages = farm.packages.values().map(|blob| self.provided(blob));
+        let files: Vec<ProvidedFile> = packages.chain(farm.distfiles.all_provided()).collect();
         for files in files.chunks(MAX_PROVIDED) {
             self.control.send_to_server(&ToServer::Provide { files: files.to_vec() });
         }
@@ -88,8 +89,10 @@ impl Coordinator<'_> {
             ClientRequest::Heartbeat(heartbeat) => {
                 self.dispatch.heartbeat(now_ms, token, &heartbeat).map(ClientAnswer::Heartbeat)
             }
-            ClientRequest::Result(report) => {
+            ClientRequest::Result(mut report) => {
                 let (connection, lease) = (report.connection, report.lease);
+                let package = self.dispatch.lease(lease).map(|it| self.plan.package(it.package));
+                farm.distfiles.retain_wanted(package.map_or("", |it| &it.location), &mut report.distfiles);
                 let is_awaited = self.dispatch.lease(lease).is_some_and(|it| it.state().is_active());
                 let answer = self.dispatch.result(now_ms, token, connection, lease, || farm.missing(&report));
                 if is_awaited && answer == Ok(ResultAnswer::Pending) {

@@ -75,6 +75,9 @@ impl Coordinator<'_> {
             let event = AttemptEvent::Stage { stage: Stage::SyncPackage, at_ms, ended: None };
             farm.wakeups.push_back(Wakeup::Progress(JobId(package), event));
         }
+        let blobs = &farm.blobs;
+        let blob = |digest: Digest| blobs.blob_path(&tanto_cas::Digest(digest.0));
+        farm.distfiles.take(&self.plan.package(package).location, &accepting.report.distfiles, blob);
         farm.acceptance.submit(&AcceptorRequest::Accept(Box::new(request)));
         farm.accepting.insert(number, accepting);
     }

@@ -19,7 +19,8 @@ impl Farm {
     fn roots(&self) -> Vec<Digest> {
         let accepting = self.accepting.values().map(|it| &it.report);
         let of_reports = self.reports.values().chain(accepting).flat_map(|report| {
-            report.packages.iter().map(|it| it.digest).chain(report.logs.iter().map(|it| it.digest))
+            let files = report.packages.iter().map(|it| it.digest).chain(report.logs.iter().map(|it| it.digest));
+            files.chain(report.distfiles.iter().filter_map(|it| it.digest))
         });
         self.description
             .blobs()

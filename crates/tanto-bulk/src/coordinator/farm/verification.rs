@@ -211,12 +211,13 @@ impl Coordinator<'_> {
         }
         // They may be being built again.
         let packages = self.dependency_blobs(package)?;
+        let distfiles = self.lease_distfiles(package)?;
         let id = LeaseId(random::bytes().ok()?);
         let (now_ms, terms) = (self.clock.now_ms(), self.lease_terms(package));
         let spec = self.plan.attempt_spec(package, self.settings, false);
         let farm = self.farm.as_mut()?;
         let it = farm.verifications.open.get_mut(&package)?;
-        let lease = Lease { lease: id, spec, tree: it.accepted.tree, packages, features: Vec::new() };
+        let lease = Lease { lease: id, spec, tree: it.accepted.tree, packages, distfiles, features: Vec::new() };
         it.step = VerificationStep::Building(id);
         farm.verifications.last_change_ms = now_ms;
         self.dispatch.offer_verification(now_ms, client, package, lease, terms);
