@@ -167,6 +167,8 @@ impl Uploads {
     /// Returns whether the coordinator needs nothing more.
     fn upload(&self, held: &HeldResult) -> Result<bool, TransportError> {
         let (report, blobs) = held.report().or_else(|error| held.unreadable(&error).report()).map_err(lost)?;
+        // Before the result is sent: a package that needs it may be offered at once.
+        self.keep_packages(held, &report);
         let mut missing: Vec<Digest> = self.missing(blobs.keys().copied().collect());
         loop {
             self.upload_blobs(&blobs, &std::mem::take(&mut missing), &|bytes| self.session.sent(held.lease, bytes))?;
@@ -174,11 +176,7 @@ impl Uploads {
             match self.session.call(request)? {
                 None => return Ok(false),
                 Some(ClientAnswer::Result(answer)) => match answer {
-                    ResultAnswer::Settled => {
-                        self.keep_packages(held, &report);
-                        return Ok(true);
-                    }
-                    ResultAnswer::Superseded => return Ok(true),
+                    ResultAnswer::Settled | ResultAnswer::Superseded => return Ok(true),
                     ResultAnswer::Pending => self.session.sleep(PENDING_PAUSE),
                     ResultAnswer::Missing { digests } => missing = digests,
                 },

@@ -118,11 +118,11 @@ impl Workspace {
         Ok(files)
     }
 
-    /// Takes over the file of a package that was built here. If that fails, it is downloaded when it is needed.
+    /// Links to the file of a package that was built here. If that fails, it is downloaded when it is needed.
     pub fn keep(&self, package: &PackageBlob, file: &Path) {
         let mut state = self.lock();
         let is_there = state.verified.contains(&package.digest) || state.downloading.contains(&package.digest);
-        if is_there || fs::rename(file, state.cache.path(&package.digest)).is_err() {
+        if is_there || link(file, &state.cache.path(&package.digest)).is_err() {
             return;
         }
         state.cache.use_package(package);
