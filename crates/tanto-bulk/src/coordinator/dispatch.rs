@@ -28,7 +28,7 @@ pub use self::explanation::RunningAttempt;
 use self::lease::{Cause, LastProgress, LeaseEntry, LeasePurpose, LeaseRecord, LeaseState, LeaseTerms};
 pub use self::local::{LocalSlots, name as local_name};
 use self::placement::WaitingPackages;
-pub use self::placement::{ClientIndex, PackageNeeds};
+pub use self::placement::{ClientIndex, PackageNeeds, ThisMachine};
 use self::polls::OpenPolls;
 use self::refusals::Refusals;
 pub use self::refusals::RefusedClient;

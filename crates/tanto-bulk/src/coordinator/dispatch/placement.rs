@@ -39,8 +39,16 @@ pub struct PackageNeeds<'a> {
     pub excluded: &'a [ClientIndex],
     /// Only long-lived clients.
     pub long_lived: bool,
-    /// Only clients on other machines.
-    pub elsewhere: bool,
+    pub this_machine: ThisMachine,
+}
+
+/// Whether the machine of the build may build a package, apart from labels and users.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ThisMachine {
+    Now,
+    /// Not now: the schedule has not started it.
+    Later,
+    Never,
 }
 
 /// Packages that found no client although one had a free slot.
@@ -161,27 +169,34 @@ impl Dispatch {
     }
 
     pub(super) fn suits_this_machine(&self, needs: &PackageNeeds<'_>) -> bool {
-        !needs.elsewhere && self.local.has_labels(needs.labels)
+        needs.this_machine == ThisMachine::Now && self.local.has_labels(needs.labels)
     }
 
     pub(super) fn is_reserved(&self, client: usize, needs: &PackageNeeds<'_>) -> bool {
         self.waiting.reserved.is_some_and(|(reserved, package)| reserved == client && package != needs.package)
     }
 
-    /// The clients that may build a package, free or not. Excluded ones are among them only if there is no other.
+    /// The clients that may build a package, free or not. Excluded ones are among them only if nothing else can build it.
     pub(super) fn eligible(&self, now: i64, needs: &PackageNeeds<'_>) -> Vec<usize> {
         let suits =
             |it: &RemoteClient| (it.root || !needs.root) && it.has_labels(needs.labels) && is_trusted(it, needs);
         let all = (0..self.clients.len()).filter(|&it| self.clients[it].is_enabled() && suits(&self.clients[it]));
         let mut eligible: Vec<usize> = all.collect();
         let excluded = |client: &usize| needs.excluded.contains(&ClientIndex::Remote(*client));
-        if !eligible.iter().all(excluded) {
+        if self.can_ever_start_here(needs) || !eligible.iter().all(excluded) {
             eligible.retain(|client| !excluded(client));
         }
         if needs.long_lived || self.is_restricted(needs.package) {
             self.retain_long_lived(now, &mut eligible);
         }
         eligible
+    }
+
+    /// Whether a slot of this machine, free or not, may build a package that is not excluded here.
+    fn can_ever_start_here(&self, needs: &PackageNeeds<'_>) -> bool {
+        let excluded = needs.excluded.iter().any(|it| matches!(it, ClientIndex::Local(_)));
+        let may_start = needs.this_machine != ThisMachine::Never && !needs.root && !excluded;
+        may_start && self.local.has_labels(needs.labels) && !self.local.is_empty()
     }
 
     /// Whether a package has been lost so often that it is given to long-lived clients only.

@@ -12,7 +12,7 @@ use tanto_protocol::{
 };
 
 use super::lease::{LeaseRecord, LeaseTerms};
-use super::{ClientIndex, Dispatch, LeaseTimes, LocalSlots, PackageNeeds, RunningAttempt};
+use super::{ClientIndex, Dispatch, LeaseTimes, LocalSlots, PackageNeeds, RunningAttempt, ThisMachine};
 use crate::coordinator::needs::ResourceNeeds;
 use crate::resolve::PackageId;
 
@@ -102,7 +102,7 @@ fn needs(package: PackageId) -> PackageNeeds<'static> {
         trusted: None,
         excluded: &[],
         long_lived: false,
-        elsewhere: false,
+        this_machine: ThisMachine::Now,
     }
 }
 

@@ -10,7 +10,7 @@ use tanto_sys::random;
 use super::completion;
 use crate::config::Stage;
 use crate::coordinator::dispatch::lease::{Cause, LeaseTerms};
-use crate::coordinator::dispatch::{ClientIndex, NextState, PackageNeeds, RunningAttempt};
+use crate::coordinator::dispatch::{ClientIndex, NextState, PackageNeeds, RunningAttempt, ThisMachine};
 use crate::coordinator::frontend::{Coordinator, Step};
 use crate::coordinator::plan::Plan;
 use crate::coordinator::state::{PackageState, Pending};
@@ -59,7 +59,8 @@ impl Coordinator<'_> {
         let labels = self.labels(package).to_vec();
         let trusted = self.trusted_clients(package).map(<[String]>::to_vec);
         let needs = needs(&self.plan, package, &labels, trusted.as_deref());
-        let needs = PackageNeeds { excluded: excluded.as_slice(), elsewhere: !here, ..needs };
+        let this_machine = if here { ThisMachine::Now } else { ThisMachine::Later };
+        let needs = PackageNeeds { excluded: excluded.as_slice(), this_machine, ..needs };
         let Some(ClientIndex::Remote(client)) = self.dispatch.choose(now_ms, &needs) else { return None };
         let distfiles = self.lease_distfiles(package)?;
         let lease = LeaseId(random::bytes().ok()?);
@@ -103,7 +104,8 @@ impl Coordinator<'_> {
         }
         let (_, excluded) = self.last_failures(package);
         let needs = needs(&self.plan, package, self.labels(package), self.trusted_clients(package));
-        let needs = PackageNeeds { excluded: excluded.as_slice(), elsewhere, ..needs };
+        let this_machine = if elsewhere { ThisMachine::Never } else { ThisMachine::Now };
+        let needs = PackageNeeds { excluded: excluded.as_slice(), this_machine, ..needs };
         self.dispatch.why_not(self.clock.now_ms(), &needs, running)
     }
 
@@ -158,6 +160,6 @@ pub(super) fn needs<'a>(
         trusted,
         excluded: &[],
         long_lived: false,
-        elsewhere: false,
+        this_machine: ThisMachine::Now,
     }
 }

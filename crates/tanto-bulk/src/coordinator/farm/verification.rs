@@ -14,7 +14,7 @@ use super::leases::needs;
 use crate::config::Config;
 use crate::coordinator::acceptance::{AcceptAnswer, AcceptorRequest, CompareRequest, StoredPackage, Taken};
 use crate::coordinator::dispatch::lease::Cause;
-use crate::coordinator::dispatch::{ClientIndex, Dispatch, DispatchEffect, PackageNeeds};
+use crate::coordinator::dispatch::{ClientIndex, Dispatch, DispatchEffect, PackageNeeds, ThisMachine};
 use crate::coordinator::frontend::Coordinator;
 use crate::coordinator::state::State;
 use crate::coordinator::verification::{VerificationResult, describe, is_mismatch};
@@ -239,7 +239,7 @@ impl Coordinator<'_> {
             .map(ClientIndex::Remote)
             .collect();
         let needs = needs(&self.plan, package, self.labels(package), trusted);
-        let needs = PackageNeeds { excluded: &avoided, elsewhere: true, ..needs };
+        let needs = PackageNeeds { excluded: &avoided, this_machine: ThisMachine::Never, ..needs };
         Some(ask(&self.dispatch, self.clock.now_ms(), &needs, &it.excluded(trusted.is_some())))
     }
 

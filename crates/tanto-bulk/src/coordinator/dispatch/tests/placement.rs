@@ -93,7 +93,7 @@ fn labels_and_users_are_required() {
     let mut dispatch = dispatch();
     let labels = ["big".to_owned()];
     let big = PackageNeeds { labels: &labels, ..needs(1) };
-    let root = PackageNeeds { root: true, elsewhere: true, ..needs(2) };
+    let root = PackageNeeds { root: true, this_machine: ThisMachine::Never, ..needs(2) };
     assert_eq!(dispatch.why_not(0, &root, &[]), "waiting for a client to connect");
     join(&mut dispatch, 1, &hello("a", 1, &[]));
     assert_eq!([big, root].map(|needs| dispatch.choose(0, &needs)), [None, None]);
@@ -108,14 +108,14 @@ fn labels_and_users_are_required() {
 fn package_that_many_need_waits_for_a_trusted_client() {
     let mut dispatch = dispatch();
     let (names, labels) = (["b".to_owned(), "c".to_owned()], ["big".to_owned()]);
-    let wide = PackageNeeds { trusted: Some(&names), elsewhere: true, ..needs(1) };
+    let wide = PackageNeeds { trusted: Some(&names), this_machine: ThisMachine::Never, ..needs(1) };
     let big = PackageNeeds { labels: &labels, ..wide };
     join(&mut dispatch, 1, &Hello { labels: labels.to_vec(), ..hello("a", 1, &[]) });
     assert_eq!([wide, big].map(|needs| dispatch.choose(0, &needs)), [None, None]);
     for needs in [wide, big] {
         assert_eq!(dispatch.why_not(0, &needs, &[]), "waiting for a trusted client");
     }
-    let here = PackageNeeds { elsewhere: false, ..wide };
+    let here = PackageNeeds { this_machine: ThisMachine::Now, ..wide };
     assert_eq!(dispatch.why_not(0, &here, &[]), "waiting for a trusted client, or a free slot of this machine");
     assert!(!dispatch.has_free_client_of(&names));
     join(&mut dispatch, 2, &Hello { slots: 1, ..hello("b", 1, &[]) });
@@ -148,7 +148,10 @@ fn excluded_client_is_the_last_resort() {
     let mut dispatch = dispatch();
     join(&mut dispatch, 1, &hello("a", 1, &[]));
     let excluded = [ClientIndex::Remote(0)];
-    let needs = PackageNeeds { excluded: &excluded, ..needs(1) };
+    let here = PackageNeeds { excluded: &excluded, ..needs(1) };
+    assert_eq!(dispatch.choose(0, &here), None, "it waits for a slot of this machine");
+    assert_eq!(dispatch.choose(0, &PackageNeeds { this_machine: ThisMachine::Later, ..here }), None);
+    let needs = PackageNeeds { this_machine: ThisMachine::Never, ..here };
     assert_eq!(dispatch.choose(0, &needs), remote(0));
     let busy = Hello { slots: 0, ..hello("b", 1, &[]) };
     join(&mut dispatch, 2, &busy);
@@ -173,7 +176,7 @@ fn restricted_package_waits_for_a_long_lived_client() {
     let hour = 60 * MINUTE;
     dispatch.hello(MINUTE, &token("b"), &late, &Environment::new(), connection_id(2)).unwrap();
     ask(&mut dispatch, MINUTE, 2, &late, 1);
-    let needs = PackageNeeds { long_lived: true, elsewhere: false, ..needs(1) };
+    let needs = PackageNeeds { long_lived: true, this_machine: ThisMachine::Now, ..needs(1) };
     dispatch.record_success(ClientIndex::Remote(1), 1_000_000, 1);
     assert_eq!(dispatch.choose(MINUTE, &needs), remote(0), "the oldest counts while none is old");
     assert_eq!(dispatch.choose(hour, &needs), remote(0));

@@ -37,7 +37,8 @@ fn another_client_verifies() {
 fn a_trusted_client_decides_even_if_it_has_built_the_package() {
     let dispatch = two_clients();
     let (names, both) = (["second".to_owned()], [ClientIndex::Remote(0), ClientIndex::Remote(1)]);
-    let needs = PackageNeeds { trusted: Some(&names), excluded: &both, ..needs(0) };
+    let this_machine = ThisMachine::Never;
+    let needs = PackageNeeds { trusted: Some(&names), excluded: &both, this_machine, ..needs(0) };
     assert_eq!(choose(&dispatch, &needs, &[]), Some("second".into()));
     let needs = PackageNeeds { trusted: Some(&[]), ..needs };
     assert_eq!(choose(&dispatch, &needs, &[]), None);
