@@ -6,6 +6,7 @@ mod frontend;
 mod held;
 mod output;
 mod package_cache;
+mod scan;
 mod session;
 mod slots;
 pub mod transport;
@@ -31,6 +32,7 @@ use tanto_protocol::{Hello, RefusalCode};
 
 use self::distfiles::ClientDistfiles;
 use self::frontend::{ClientFrontend, ClientState};
+pub use self::scan::ScanClient;
 use self::session::ClientSession;
 use self::slots::{Asker, Demand, Incoming, Slot, ToLoop};
 use self::transport::{Transport, TransportError};
@@ -61,6 +63,8 @@ pub enum ClientEnd {
     Ended(BuildOutcome),
     /// The coordinator has another environment, described by this text.
     Outdated(String),
+    /// The scan of the tree has ended, and packages may follow.
+    Scanned,
 }
 
 /// Threads that ask for work.

@@ -30,6 +30,7 @@ pub mod queries;
 pub mod requests;
 mod results;
 mod resume;
+pub mod scan_farm;
 pub mod simulate;
 pub mod sources;
 pub mod state;

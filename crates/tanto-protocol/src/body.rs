@@ -11,7 +11,7 @@ struct Empty {}
 
 impl ClientRequest {
     /// The names of all requests, which are the last parts of their paths.
-    pub const NAMES: [&str; 6] = ["describe", "hello", "work", "heartbeat", "result", "bye"];
+    pub const NAMES: [&str; 7] = ["describe", "hello", "work", "heartbeat", "result", "scan", "bye"];
 
     /// Decodes and checks the body of the request of this name. `None` if no request has the name.
     pub fn from_body(name: &str, bytes: &[u8]) -> Option<Result<ClientRequest, MessageError>> {
@@ -21,6 +21,7 @@ impl ClientRequest {
             "work" => serde_json::from_slice(bytes).map(ClientRequest::Work),
             "heartbeat" => serde_json::from_slice(bytes).map(ClientRequest::Heartbeat),
             "result" => serde_json::from_slice(bytes).map(ClientRequest::Result),
+            "scan" => serde_json::from_slice(bytes).map(ClientRequest::Scan),
             "bye" => serde_json::from_slice(bytes).map(ClientRequest::Bye),
             _ => return None,
         };
@@ -36,6 +37,7 @@ impl ClientRequest {
             ClientRequest::Work(work) => serde_json::to_vec(work),
             ClientRequest::Heartbeat(heartbeat) => serde_json::to_vec(heartbeat),
             ClientRequest::Result(report) => serde_json::to_vec(report),
+            ClientRequest::Scan(request) => serde_json::to_vec(request),
             ClientRequest::Bye(bye) => serde_json::to_vec(bye),
         }?;
         within(bytes.len(), ClientRequest::MAX_BYTES).map(|()| bytes)
@@ -57,6 +59,7 @@ impl ClientAnswer {
             ClientRequest::Work(_) => ClientAnswer::Work(serde_json::from_slice(bytes)?),
             ClientRequest::Heartbeat(_) => ClientAnswer::Heartbeat(serde_json::from_slice(bytes)?),
             ClientRequest::Result(_) => ClientAnswer::Result(serde_json::from_slice(bytes)?),
+            ClientRequest::Scan(_) => ClientAnswer::Scan(serde_json::from_slice(bytes)?),
             ClientRequest::Bye(_) => ClientAnswer::Bye,
         };
         answer.check().map(|()| answer)
@@ -70,6 +73,7 @@ impl ClientAnswer {
             ClientAnswer::Work(answer) => serde_json::to_vec(answer),
             ClientAnswer::Heartbeat(answer) => serde_json::to_vec(answer),
             ClientAnswer::Result(answer) => serde_json::to_vec(answer),
+            ClientAnswer::Scan(answer) => serde_json::to_vec(answer),
             ClientAnswer::Bye => serde_json::to_vec(&Empty {}),
             ClientAnswer::Refused(refusal) => serde_json::to_vec(refusal),
         }?;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AttemptResult, AttemptSpec, ConnectionId, Digest, InstanceId, LeaseId, MAX_LIST, MAX_TEXT, Message, MessageError,
-    StageResult, client_name, limit, name, texts,
+    ScanAnswer, ScanRequest, StageResult, client_name, limit, name, texts,
 };
 
 /// Most leases in one message.
@@ -38,6 +38,9 @@ pub struct BuildDescription {
     /// The URL of a cache from which blobs can be read, as `URL/DIGEST`. Empty: there is none.
     #[serde(default)]
     pub blobs: String,
+    /// The scan of the tree that runs. There are no packages to build before its end.
+    #[serde(default)]
+    pub scan: Option<ConnectionId>,
 }
 
 impl BuildDescription {
@@ -269,6 +272,7 @@ pub enum ClientRequest {
     Work(WorkRequest),
     Heartbeat(Heartbeat),
     Result(Box<ResultReport>),
+    Scan(ScanRequest),
     Bye(Bye),
 }
 
@@ -281,6 +285,7 @@ pub enum ClientAnswer {
     Work(WorkAnswer),
     Heartbeat(HeartbeatAnswer),
     Result(ResultAnswer),
+    Scan(ScanAnswer),
     Bye,
     Refused(Refusal),
 }
@@ -344,6 +349,7 @@ impl ClientRequest {
             ClientRequest::Work(_) => "work",
             ClientRequest::Heartbeat(_) => "heartbeat",
             ClientRequest::Result(_) => "result",
+            ClientRequest::Scan(_) => "scan",
             ClientRequest::Bye(_) => "bye",
         }
     }
@@ -361,6 +367,7 @@ impl Message for ClientRequest {
                 heartbeat.leases.iter().try_for_each(LeaseProgress::check)
             }
             ClientRequest::Result(report) => report.check(),
+            ClientRequest::Scan(request) => request.check(),
         }
     }
 }
@@ -386,6 +393,7 @@ impl Message for ClientAnswer {
             }
             ClientAnswer::Heartbeat(answer) => limit("leases", answer.leases.len(), MAX_LEASES),
             ClientAnswer::Result(ResultAnswer::Missing { digests }) => limit("digests", digests.len(), MAX_LIST),
+            ClientAnswer::Scan(answer) => answer.check(),
             ClientAnswer::Result(_) | ClientAnswer::Bye => Ok(()),
             ClientAnswer::Refused(refusal) => limit("message", refusal.message.len(), MAX_TEXT),
         }

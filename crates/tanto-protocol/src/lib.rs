@@ -7,6 +7,7 @@ mod body;
 mod client;
 mod ids;
 mod relay;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -23,6 +24,9 @@ pub use self::client::{
 };
 pub use self::ids::{ConnectionId, Digest, HexError, InstanceId, LeaseId};
 pub use self::relay::{Gauge, GaugeKind, ProvidedFile, ToCoordinator, ToServer, TokenIdentity};
+pub use self::scan::{
+    MAX_BATCH, MAX_SCAN_RESULTS, ScanAnswer, ScanRequest, ScannedDirectory, decode_results, encode_results,
+};
 pub use self::token::{JoinAnswer, JoinFile, JoinRequest, Role, Roles};
 pub use self::tree::{PUSHED_TREES, PushedTree, TreeAnswer, TreeRequest};
 

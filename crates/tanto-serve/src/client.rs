@@ -88,6 +88,7 @@ impl Connection {
     pub fn request(&self, request: &ClientRequest) -> Result<ClientAnswer, ClientError> {
         let wait = match request {
             ClientRequest::Work(work) => Duration::from_millis(work.wait_ms),
+            ClientRequest::Scan(scan) => Duration::from_millis(scan.wait_ms),
             _ => Duration::ZERO,
         };
         self.ask(request, wait)

@@ -33,7 +33,7 @@ use self::polls::OpenPolls;
 use self::refusals::Refusals;
 pub use self::refusals::RefusedClient;
 pub use self::remote::{ClientWork, RemoteClient};
-use self::requests::connection_ended;
+pub(in crate::coordinator) use self::requests::connection_ended;
 pub use self::times::LeaseTimes;
 use self::times::LinkClock;
 use crate::resolve::PackageId;

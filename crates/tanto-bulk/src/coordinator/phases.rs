@@ -19,6 +19,7 @@ use super::phase_file::ScanProgress;
 use super::plan::Plan;
 use super::prepare::prepare;
 use super::pushed_tree::{self, IfAbsent};
+use super::scan_farm::ScanFarm;
 use super::state_dir;
 use super::up_to_date::{inspect, settle};
 use crate::attempt::environment::Environment;
@@ -30,7 +31,7 @@ use crate::package::input_file::InputFile;
 use crate::package::records::{self, Record};
 use crate::resolve::meta_dir::resolved_depends;
 use crate::resolve::{PackageId, messages, resolve};
-use crate::tree::scan::{self, Scan, ScanReport};
+use crate::tree::scan::{self, RemoteScanners, Scan, ScanReport};
 
 /// The source of the packages to build.
 pub enum PackageSource {
@@ -129,7 +130,8 @@ pub fn scan(
     let mut runner = scan_runner(config)?;
     let (clock, seed) = (RealClock::start(), clock::monotonic_ms().cast_unsigned());
     let facts: &dyn Fn() -> Vec<String> = &|| platform_facts(config, environment);
-    let before = Scan { config, runner: &mut runner, view: &mut *view, clock: &clock, facts, verify, seed };
+    let before =
+        Scan { config, runner: &mut runner, view: &mut *view, clock: &clock, facts, verify, seed, remote: None };
     let store = before.script(store)?;
     // The script may have fetched the tree.
     if !Path::new(&config.pkgsrc).is_dir() {
@@ -137,7 +139,9 @@ pub fn scan(
         return Err(why.into());
     }
     use_sandboxes(&mut runner, config, environment);
-    let scan = Scan { config, runner: &mut runner, view, clock: &clock, facts, verify, seed };
+    let mut farm = ScanFarm::new(config, parallelism(config));
+    let remote = farm.as_mut().map(|farm| farm as &mut dyn RemoteScanners);
+    let scan = Scan { config, runner: &mut runner, view, clock: &clock, facts, verify, seed, remote };
     Ok(scan.run(store)?)
 }
 
@@ -173,7 +177,8 @@ pub fn scan_some(
     use_sandboxes(&mut runner, config, environment.as_ref());
     let clock = RealClock::start();
     let facts: &dyn Fn() -> Vec<String> = &|| platform_facts(config, environment.as_ref());
-    let scan = Scan { config, runner: &mut runner, view: &mut NoView, clock: &clock, facts, verify: 0.0, seed: 0 };
+    let view = &mut NoView;
+    let scan = Scan { config, runner: &mut runner, view, clock: &clock, facts, verify: 0.0, seed: 0, remote: None };
     Ok(scan.some(locations, is_known, store)?.0)
 }
 
@@ -183,22 +188,29 @@ impl View for NoView {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-fn platform_facts(config: &Config, environment: Option<&Rc<Environment>>) -> Vec<String> {
+/// Returns platform variables for make.
+pub(crate) fn platform_facts(config: &Config, environment: Option<&Rc<Environment>>) -> Vec<String> {
     platform_vars::ask(config, environment.and_then(|it| it.sandbox().ok()))
 }
 
-fn use_sandboxes(runner: &mut ProcessRunner, config: &Config, environment: Option<&Rc<Environment>>) {
+/// Lets commands of scans run in sandboxes, if there are some.
+pub(crate) fn use_sandboxes(runner: &mut ProcessRunner, config: &Config, environment: Option<&Rc<Environment>>) {
     let Some(environment) = environment.cloned() else { return };
     let written = scan::written(config);
     let open = move |number| environment.sandbox().map_err(io::Error::other)?.open_for_scan(number, &written);
     runner.use_sandboxes(SandboxPool::new(open));
 }
 
-fn scan_runner(config: &Config) -> Result<ProcessRunner, BulkError> {
+/// Directories that are scanned at a time.
+fn parallelism(config: &Config) -> usize {
+    if config.scan_clients == 0 { cpu::count() } else { config.scan_clients }
+}
+
+/// Returns the runner of the commands of scans.
+pub(crate) fn scan_runner(config: &Config) -> Result<ProcessRunner, BulkError> {
     let limits = config.limits("scan").watched();
     let watch = Some(WatchOptions { limits, leftovers: Leftovers::Kill, cgroups: CgroupUse::None });
-    let parallelism = if config.scan_clients == 0 { cpu::count() } else { config.scan_clients };
-    let options = RunnerOptions { parallelism, watch, ..RunnerOptions::default() };
+    let options = RunnerOptions { parallelism: parallelism(config), watch, ..RunnerOptions::default() };
     ProcessRunner::new(options).map_err(|error| cause(&error).into())
 }
 

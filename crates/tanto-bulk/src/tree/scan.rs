@@ -1,6 +1,7 @@
 //! Scans package trees. Results are reused while their inputs are unchanged.
 
 mod base;
+mod batch;
 mod cache_key;
 mod commands;
 mod environment;
@@ -9,6 +10,7 @@ mod import;
 mod list;
 mod output;
 mod path_view;
+mod remote;
 mod rows;
 mod session;
 mod summary;
@@ -24,8 +26,11 @@ use tanto_exec::runner::Runner;
 use tanto_record::database::{Database, DatabaseError};
 use thiserror::Error;
 
+pub use self::batch::BatchScanner;
+pub use self::files::now_ns;
 pub use self::import::{Imported, import};
 pub use self::list::BadList;
+pub use self::remote::{RemoteResult, RemoteScanners};
 use self::rows::{StoredScans, TOP};
 use self::session::Session;
 use crate::config::Config;
@@ -44,6 +49,8 @@ pub struct Scan<'a> {
     pub verify: f64,
     /// The seed of that sample.
     pub seed: u64,
+    /// Other machines that scan directories too.
+    pub remote: Option<&'a mut dyn RemoteScanners>,
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]

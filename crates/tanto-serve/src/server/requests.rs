@@ -240,7 +240,7 @@ async fn relay(
 ) -> Result<Answer, Refused> {
     let token = bearer(&request).unwrap_or_default();
     let identity = verify(shared, peer, build, &request)?;
-    permit(&identity, &CLIENT_ROLES)?;
+    permit(&identity, if name == "scan" { &[Role::Scan] } else { &CLIENT_ROLES })?;
     if name == "work" && blocking(shared, build, |blobs, _| Ok::<_, Infallible>(blobs.is_short())).await? {
         let message = "the server has no room for results: it hands out no packages";
         return Err(Refused::new(RefusalCode::DiskFull, message).closing());
@@ -275,6 +275,10 @@ fn prepare(shared: &Shared, identity: &Identity, request: &mut ClientRequest) ->
         ClientRequest::Work(work) => {
             work.wait_ms = work.wait_ms.min(limits.wait.as_millis() as u64);
             Ok(Duration::from_millis(work.wait_ms) + limits.answer)
+        }
+        ClientRequest::Scan(scan) => {
+            scan.wait_ms = scan.wait_ms.min(limits.wait.as_millis() as u64);
+            Ok(Duration::from_millis(scan.wait_ms) + limits.answer)
         }
         _ => Ok(limits.answer),
     }

@@ -140,6 +140,7 @@ fn answer(request: &ClientRequest) -> Option<ClientAnswer> {
         }
         ClientRequest::Heartbeat(_) => ClientAnswer::Heartbeat(HeartbeatAnswer { leases: Vec::new(), drain: true }),
         ClientRequest::Result(_) => ClientAnswer::Result(ResultAnswer::Settled),
+        ClientRequest::Scan(_) => ClientAnswer::Scan(ScanAnswer::default()),
         ClientRequest::Bye(bye) if bye.connection != CONNECTION => refuse(RefusalCode::Connection),
         ClientRequest::Bye(_) => ClientAnswer::Bye,
     })

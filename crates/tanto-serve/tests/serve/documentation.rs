@@ -37,6 +37,7 @@ fn check(kind: &str, json: &str) -> Result<(), String> {
         "result-answer" => body::<ResultAnswer>(json),
         "tree-request" => body::<TreeRequest>(json),
         "tree-answer" => body::<TreeAnswer>(json),
+        "scan-answer" => body::<ScanAnswer>(json),
         "digests" => body::<Vec<Digest>>(json),
         "refusal" => body::<Refusal>(json),
         "to-server" => message::<ToServer>(json),
@@ -55,5 +56,5 @@ fn examples_are_understood() {
     for request in ClientRequest::NAMES.into_iter().filter(|name| *name != "describe") {
         assert!(kinds.contains(&format!("{request}-request")[..]), "{request}");
     }
-    assert_eq!(kinds.len(), 19);
+    assert_eq!(kinds.len(), 21);
 }

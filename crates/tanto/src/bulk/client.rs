@@ -12,7 +12,7 @@ use tanto_bulk::attempt::environment::{self, Environment, runner_options};
 use tanto_bulk::attempt::preflight;
 use tanto_bulk::client::transport::{Transport, TransportError};
 use tanto_bulk::client::trees::{NewTree, TreePlace};
-use tanto_bulk::client::{BuildClient, ClientEnd, Workspace};
+use tanto_bulk::client::{BuildClient, ClientEnd, ScanClient, Workspace};
 use tanto_bulk::config::{ClientFiles, Config, NO_SANDBOX};
 use tanto_bulk::coordinator::state_dir::StateDir;
 use tanto_bulk::coordinator::{prepare, state_dir};
@@ -24,7 +24,8 @@ use tanto_exec::resource_sampler;
 use tanto_exec::run::BuildOutcome;
 use tanto_exec::text::units::ByteSize;
 use tanto_protocol::{
-    BuildDescription, ClientAnswer, ClientRequest, Digest, Hello, InstanceId, JoinFile, Refusal, RefusalCode,
+    BuildDescription, ClientAnswer, ClientRequest, ConnectionId, Digest, Hello, InstanceId, JoinFile, Refusal,
+    RefusalCode,
 };
 use tanto_serve::client::provision::{self, BlobSource, FetchedTree, ProvisionError, persist};
 use tanto_serve::client::{ClientError, Connection, membership};
@@ -82,7 +83,7 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
             ClientEnd::Ended(outcome) => return Ok(outcome),
             // It would be refused again.
             ClientEnd::Outdated(why) if last.as_ref() == Some(&provided.description) => return Err(why.into()),
-            ClientEnd::Outdated(_) => last = Some(provided.description),
+            ClientEnd::Outdated(_) | ClientEnd::Scanned => last = Some(provided.description),
         }
     }
 }
@@ -137,10 +138,16 @@ impl Client<'_> {
         }
         let hello = self.hello(own, &config, &settings);
         println!("{}", self.line(provided, &hello, is_first));
+        let transport = Http(Arc::clone(&self.connection));
+        if let Some(scan) = provided.description.scan {
+            let end = self.scan(scan, &config, environment.as_ref(), &transport);
+            self.workspace.trees.release(provided.manifest);
+            return end;
+        }
         let client = BuildClient {
             runner: runner_options(&config, &settings),
             settings: &settings,
-            transport: Arc::new(Http(Arc::clone(&self.connection))),
+            transport: Arc::new(transport),
             hello,
             workspace: Arc::clone(&self.workspace),
             dir: self.dir.clone(),
@@ -150,6 +157,28 @@ impl Client<'_> {
         // Leases name their trees from here on.
         self.workspace.trees.release(provided.manifest);
         client.run(&mut shown()?)
+    }
+}
+
+impl Client<'_> {
+    fn scan(
+        &self,
+        scan: ConnectionId,
+        config: &Config,
+        environment: Option<&Rc<Environment>>,
+        transport: &Http,
+    ) -> Result<ClientEnd, BulkError> {
+        let client = ScanClient {
+            config,
+            environment,
+            transport,
+            scan,
+            instance: instance()?,
+            slots: self.slots,
+            dir: &self.dir,
+            max_idle: self.args.max_idle,
+        };
+        client.run()
     }
 }
 
@@ -184,6 +213,8 @@ struct Provided {
     kit_bytes: Option<u64>,
 }
 
+/// Between two looks whether the scan has ended.
+const SCAN_INTERVAL: Duration = Duration::from_secs(5);
 const PACKAGES: &str = "packages";
 const KIT: &str = "kit";
 const MAKECONF: &str = "mk.conf";
@@ -191,7 +222,12 @@ const MAKECONF: &str = "mk.conf";
 impl Client<'_> {
     /// Describes the build and fetches its files.
     fn provide(&self, is_first: bool) -> Result<Provided, BulkError> {
-        let description = self.describe(is_first)?;
+        let mut description = self.describe(is_first)?;
+        // Without a sandbox, the package tree would have another path.
+        while description.scan.is_some() && self.args.sandbox == NO_SANDBOX {
+            thread::sleep(SCAN_INTERVAL);
+            description = self.describe(false)?;
+        }
         let manifest = description.tree.ok_or("the build provides no package tree yet")?;
         if is_first {
             self.workspace.trees.adopt_old(manifest).map_err(BulkError::io("opening ", &self.dir))?;
@@ -271,7 +307,11 @@ impl Client<'_> {
         let FetchedTree { fetched, bytes, files } = provided.tree;
         let (slots, s) = (hello.slots, if hello.slots == 1 { "" } else { "s" });
         let (free, join) = (ByteSize(hello.disk_kib << 10), &self.join);
-        let joined = if is_first { "joined" } else { "the build has other settings; joined again" };
+        let joined = match (is_first, provided.description.scan) {
+            (_, Some(_)) => "joined to scan directories:",
+            (true, None) => "joined",
+            (false, None) => "the build has other settings; joined again",
+        };
         let mut line =
             format!("{}: {joined} {} (build {}): {slots} slot{s}, {free} free", hello.name, join.url, join.build);
         line += &format!("; fetched tree ({fetched} of {files} files, {})", ByteSize(bytes));

@@ -74,6 +74,11 @@ impl Server {
         self.set.try_clone_fd()
     }
 
+    /// Closes a connection without an answer, as if no build ran.
+    pub fn hang_up(&mut self, number: u64) {
+        self.connections.remove(&number);
+    }
+
     fn accept(&mut self) {
         // Errors concern the connection only.
         while let Ok((stream, _)) = self.listener.accept() {

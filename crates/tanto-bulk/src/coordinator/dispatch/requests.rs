@@ -321,7 +321,7 @@ fn no_work(reason: &str) -> WorkAnswer {
     WorkAnswer { leases: Vec::new(), reason: reason.to_owned() }
 }
 
-pub(super) fn connection_ended() -> Refusal {
+pub(in crate::coordinator) fn connection_ended() -> Refusal {
     refusal(RefusalCode::Connection, "the connection has ended: say hello again")
 }
 

@@ -32,11 +32,17 @@ const PINNED: Duration = Duration::from_secs(24 * 3_600);
 /// The speed of clients is that in the last runs.
 const RUNS: i64 = 5;
 
-/// Prepares the farm of a build, if its configuration has `listen`.
-pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> Result<Option<Farm>, BulkError> {
-    if config.listen.is_empty() {
-        return Ok(None);
-    }
+/// What clients get before their first lease.
+pub(in crate::coordinator) struct Description {
+    pub build: BuildDescription,
+    /// The store of the server.
+    pub store: Store,
+    pub source: TreeSource,
+    pub manifest: Digest,
+}
+
+/// Describes a build, and makes blobs of the files that clients need.
+pub(in crate::coordinator) fn describe(config: &Config, run: i64) -> Result<Description, BulkError> {
     if Path::new(&config.bootstrapkit).is_dir() {
         return Err("with 'listen', 'bootstrapkit' has to be an archive: clients download it".into());
     }
@@ -49,7 +55,7 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
         pinned: pinned(config)?,
     };
     let manifest = source.scan(&store)?;
-    let mut description = BuildDescription {
+    let mut build = BuildDescription {
         build: config.build_name.clone(),
         run,
         environment: Environment::new(),
@@ -58,10 +64,20 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
         kit: file_blob(&store, Path::new(&config.bootstrapkit))?,
         makeconf: config.makeconf().map_or(Ok(None), |path| file_blob(&store, &path))?,
         blobs: config.blobs.clone(),
+        scan: None,
     };
-    let fetched: Vec<_> = description.blobs().collect();
+    let fetched: Vec<_> = build.blobs().collect();
     pin(&store, &blobs, &fetched)?;
-    description.environment = build_environment(config, &description);
+    build.environment = build_environment(config, &build);
+    Ok(Description { build, store, source, manifest })
+}
+
+/// Prepares the farm of a build, if its configuration has `listen`.
+pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> Result<Option<Farm>, BulkError> {
+    if config.listen.is_empty() {
+        return Ok(None);
+    }
+    let Description { build, store, source, manifest } = describe(config, run)?;
     let files = (package_blobs(config, plan)?, FarmDistfiles::new(config));
     let earlier = EarlierLeases { leases: database.leases(run)?, work: database.client_work(run, RUNS)? };
     let (places, trust) = (Places::new(config, plan), TrustRule::new(config, plan));
@@ -69,7 +85,7 @@ pub fn prepare(config: &Config, database: &Database, run: i64, plan: &Plan) -> R
     let tree = FarmTree::new(source, manifest);
     let acceptance = || Acceptance::of_this_program().map_err(BulkError::of("accepting results"));
     let verifications = Verifications::new(config).restored(database, run)?;
-    let farm = Farm::new(description, store, tree, files, [acceptance()?, acceptance()?]);
+    let farm = Farm::new(build, store, tree, files, [acceptance()?, acceptance()?]);
     Ok(Some(Farm { places, trust, times, earlier, verifications, ..farm }))
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tanto_protocol::{
     ClientAnswer, ClientRequest, Digest, HelloAnswer, PackageBlob, ProvidedFile, Refusal, RefusalCode, ResultAnswer,
-    ToCoordinator, ToServer, TokenIdentity,
+    Role, ToCoordinator, ToServer, TokenIdentity,
 };
 use tanto_sys::random;
 
@@ -72,7 +72,11 @@ impl Coordinator<'_> {
     ) -> Option<ClientAnswer> {
         let farm = self.farm.as_mut()?;
         let answer = match request {
-            ClientRequest::Describe => Ok(ClientAnswer::Describe(farm.description.clone())),
+            ClientRequest::Describe if token.roles.permit(Role::Build) => {
+                Ok(ClientAnswer::Describe(farm.description.clone()))
+            }
+            // Clients that only scan wait for the next scan.
+            ClientRequest::Describe | ClientRequest::Scan(_) => Err(unavailable("nothing is scanned now")),
             ClientRequest::Hello(hello) => match random::bytes() {
                 Ok(id) => {
                     let (own, id) = (&farm.description.environment, tanto_protocol::ConnectionId(id));
@@ -80,7 +84,7 @@ impl Coordinator<'_> {
                     let answer = self.dispatch.hello(now_ms, token, &hello, own, id);
                     answer.map(|answer| ClientAnswer::Hello(HelloAnswer { blobs, ..answer }))
                 }
-                Err(_) => Err(unavailable()),
+                Err(_) => Err(unavailable("no random numbers are available")),
             },
             ClientRequest::Work(work) => match self.dispatch.work(now_ms, token, &work, number) {
                 Ok(()) => return None,
@@ -118,6 +122,6 @@ impl Coordinator<'_> {
     }
 }
 
-fn unavailable() -> Refusal {
-    Refusal { code: RefusalCode::Unavailable, message: "no random numbers are available".into() }
+fn unavailable(message: &str) -> Refusal {
+    Refusal { code: RefusalCode::Unavailable, message: message.to_owned() }
 }

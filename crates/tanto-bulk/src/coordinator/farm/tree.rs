@@ -53,7 +53,7 @@ struct ScanFailed {
 
 /// Where the tree is, and the files that a scan writes.
 #[derive(Clone, Debug)]
-pub(super) struct TreeSource {
+pub(in crate::coordinator) struct TreeSource {
     pub root: PathBuf,
     /// Digests of its files.
     pub cache: PathBuf,

@@ -1,14 +1,21 @@
 //! Runs a command for each of many directories on the run loop.
 
+use std::convert::Infallible;
+use std::time::Duration;
+
 use tanto_exec::event::View;
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
-use tanto_exec::job::Cost;
-use tanto_exec::job::{Command, Completion, Exit, JobId, JobInfo};
+use tanto_exec::job::{Command, Completion, Cost, Exit, JobId, JobInfo};
+use tanto_exec::runner::{Runner, Wakeup};
 use tanto_exec::schedule::{JobSpec, Kind, PoolId, Schedule};
 use tanto_record::database::Change;
 use tanto_record::database::journal::Journal;
 
 use super::files::now_ns;
+use super::remote::RemoteJobs;
+
+/// Between two looks for messages of other machines.
+const REMOTE_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) struct ScanCommand {
     pub location: String,
@@ -29,11 +36,14 @@ pub(super) struct ScanOutput<'a> {
 }
 
 /// In the order of starting.
-pub(super) struct ScanCommands<'a> {
+pub(super) struct ScanCommands<'a, 'r> {
     pub asks: &'a [ScanCommand],
     /// Starts in nanoseconds since 1970.
     pub began_ns: Vec<i64>,
-    pub journal: &'a mut Journal,
+    /// `None`: nothing is recorded.
+    pub journal: Option<&'a mut Journal>,
+    /// Other machines that scan directories too.
+    pub remote: Option<RemoteJobs<'r>>,
     /// Consumes an answer; returns changes for the database.
     pub take: &'a mut dyn FnMut(ScanOutput<'_>) -> Vec<Change>,
 }
@@ -49,15 +59,61 @@ pub(super) fn schedule(asks: &[ScanCommand]) -> Schedule {
     schedule
 }
 
-impl Frontend for ScanCommands<'_> {
-    fn start(&mut self, JobId(at): JobId) -> Result<Start, Fatal> {
-        let ask = &self.asks[at as usize];
+impl ScanCommands<'_, '_> {
+    fn command(&mut self, JobId(at): JobId) -> Command {
         self.began_ns[at as usize] = now_ns();
-        let line = ask.line.clone().into_bytes();
-        let description = format!("scan {}", ask.location).into_bytes();
-        let location = ask.location.clone().into_bytes();
-        let info = JobInfo { command: location.clone(), description, outputs: vec![location], ..JobInfo::default() };
-        Ok(Start::Run(Command { line, console: false, limits: None }, info))
+        Command { line: self.asks[at as usize].line.clone().into_bytes(), console: false, limits: None }
+    }
+
+    fn info(&self, JobId(at): JobId) -> JobInfo {
+        let location = &self.asks[at as usize].location;
+        let description = format!("scan {location}").into_bytes();
+        let location = location.clone().into_bytes();
+        JobInfo { command: location.clone(), description, outputs: vec![location], ..JobInfo::default() }
+    }
+}
+
+impl Frontend for ScanCommands<'_, '_> {
+    fn start(&mut self, job: JobId) -> Result<Start, Fatal> {
+        Ok(Start::Run(self.command(job), self.info(job)))
+    }
+
+    fn start_elsewhere(
+        &mut self,
+        _: bool,
+        schedule: &mut Schedule,
+        _: &mut dyn View,
+    ) -> Result<Vec<(JobId, JobInfo)>, Fatal> {
+        let Some(remote) = &mut self.remote else { return Ok(Vec::new()) };
+        let jobs = remote.give(schedule);
+        for job in &jobs {
+            self.began_ns[job.0 as usize] = remote.read_ns();
+        }
+        Ok(jobs.into_iter().map(|job| (job, self.info(job))).collect())
+    }
+
+    fn take_wakeup(&mut self) -> Option<Wakeup<Infallible>> {
+        self.remote.as_mut()?.take_wakeup()
+    }
+
+    fn next_task(&mut self, completion: &mut Completion, _: &mut Schedule, _: &mut dyn View) -> Option<Command> {
+        self.remote.as_mut()?.starts_here(completion.job).then(|| self.command(completion.job))
+    }
+
+    fn control_interval(&self) -> Option<Duration> {
+        self.remote.as_ref().map(|_| REMOTE_INTERVAL)
+    }
+
+    fn poll_control(
+        &mut self,
+        schedule: &mut Schedule,
+        runner: &mut dyn Runner,
+        _: &mut dyn View,
+    ) -> Result<(), Fatal> {
+        if let Some(remote) = &mut self.remote {
+            remote.poll(if schedule.has_next() { 0 } else { runner.capacity() });
+        }
+        Ok(())
     }
 
     fn finish_command(&mut self, completion: &mut Completion) -> Result<(), Fatal> {
@@ -67,9 +123,12 @@ impl Frontend for ScanCommands<'_> {
         }
         let at = completion.job.0 as usize;
         let began_ns = self.began_ns[at];
-        let wall_ms = u64::try_from((now_ns() - began_ns) / 1_000_000).unwrap_or(0);
+        let remote_ms = self.remote.as_mut().and_then(|remote| remote.take_wall_ms(completion.job));
+        let wall_ms = remote_ms.unwrap_or_else(|| u64::try_from((now_ns() - began_ns) / 1_000_000).unwrap_or(0));
         let changes = (self.take)(ScanOutput { ask: &self.asks[at], completion, began_ns, wall_ms });
-        changes.into_iter().for_each(|change| self.journal.record(change));
+        if let Some(journal) = &mut self.journal {
+            changes.into_iter().for_each(|change| journal.record(change));
+        }
         if completion.exit.success() {
             // The output is a result, not shown.
             completion.output.clear();
@@ -82,7 +141,7 @@ impl Frontend for ScanCommands<'_> {
     }
 
     fn flush(&mut self, _: &mut dyn View) -> Result<(), Fatal> {
-        match self.journal.flush() {
+        match self.journal.as_mut().is_none_or(|journal| journal.flush()) {
             true => Ok(()),
             false => Err(Fatal { message: b"the database cannot be written".to_vec(), invalid_input: false }),
         }

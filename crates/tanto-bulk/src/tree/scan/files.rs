@@ -153,7 +153,8 @@ fn print(path: &[u8], digest: &[u8]) -> InputHash {
     Sha256::new().chain_update(path).chain_update([0]).chain_update(digest).finalize().into()
 }
 
-pub(super) fn now_ns() -> i64 {
+/// The time in nanoseconds since 1970.
+pub fn now_ns() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
+use tanto_exec::clock::Clock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::{Capture, Completion, Exit, JobId};
 use tanto_exec::run::{Build, BuildOutcome};
+use tanto_exec::runner::Runner;
 use tanto_exec::schedule::ResourceSample;
 use tanto_record::database::journal::Journal;
 use tanto_record::database::{Change, Database, ScanRow};
@@ -18,6 +20,7 @@ use super::cache_key::CacheKeys;
 use super::commands::{self, ScanCommand, ScanCommands, ScanOutput};
 use super::files::Files;
 use super::path_view::PathView;
+use super::remote::RemoteJobs;
 use super::rows::{StoredScans, TOP};
 use super::{Scan, ScanError, ScanReport, environment, list, output};
 use crate::config::Config;
@@ -49,7 +52,7 @@ const MOST_NAMED: usize = 5;
 const MANY: usize = 16;
 
 /// A private directory of the scan's commands.
-struct ScanDirs {
+pub(super) struct ScanDirs {
     /// Options of packages; valid for one scan.
     cache: PathBuf,
     logs: PathBuf,
@@ -62,7 +65,7 @@ pub(super) fn written(config: &Config) -> [PathBuf; 2] {
 
 /// The kinds of questions.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ScanKind {
+pub(super) enum ScanKind {
     Subdirs,
     Packages,
 }
@@ -70,8 +73,7 @@ enum ScanKind {
 impl<'a> Session<'a> {
     /// Loads earlier results.
     pub fn begin(scan: Scan<'a>, store: &Database) -> Result<Session<'a>, ScanError> {
-        let [cache, logs] = written(scan.config);
-        let place = ScanDirs { cache, logs };
+        let place = ScanDirs::new(scan.config);
         place.make().map_err(|error| ScanError::Stopped(format!("{}: {error}", scan.config.state)))?;
         let mut files = Files::knowing(store.digests()?);
         let path_view = PathView::of(scan.config);
@@ -185,7 +187,8 @@ impl<'a> Session<'a> {
             rows.insert(row.clone());
             vec![Change::Scanned(row)]
         };
-        let mut store = if asks.is_empty() { store } else { run(scan, &asks, store, &mut take)? };
+        let remote = what == ScanKind::Packages;
+        let mut store = if asks.is_empty() { store } else { run(scan, &asks, store, remote, &mut take)? };
         let fresh: Vec<Change> = inputs.files.take_fresh().into_iter().map(Change::Digested).collect();
         store.apply(0, &fresh)?;
         Ok(store)
@@ -279,22 +282,42 @@ pub(super) fn script(scan: &mut Scan<'_>, store: Database) -> Result<Database, S
         failed = (!answer.completion.exit.success()).then(said);
         Vec::new()
     };
-    let store = run(scan, &asks, store, &mut take)?;
+    let store = run(scan, &asks, store, false, &mut take)?;
     failed.map_or(Ok(store), |output| Err(ScanError::Script(output)))
 }
 
-/// Runs commands. Results are in the database afterwards, even after an error.
+/// Runs commands, also on other machines if there are some and `remote`. Results are in the database afterwards, even after
+/// an error.
 fn run(
     scan: &mut Scan<'_>,
     asks: &[ScanCommand],
     store: Database,
+    remote: bool,
     take: &mut dyn FnMut(ScanOutput<'_>) -> Vec<Change>,
 ) -> Result<Database, ScanError> {
+    let Scan { runner, view, clock, remote: scanners, .. } = scan;
+    let mut jobs = None;
+    if let Some(scanners) = scanners.as_deref_mut().filter(|_| remote) {
+        scanners.begin()?;
+        jobs = Some(RemoteJobs::new(scanners, asks));
+    }
     let mut journal = Journal::start(store, 0).map_err(|error| ScanError::Stopped(error.to_string()))?;
+    let ran = run_commands((&mut **runner, &mut **view, *clock), asks, (Some(&mut journal), jobs), take);
+    let store = journal.finish()?;
+    ran.map(|()| store)
+}
+
+/// Runs commands, some of them perhaps on other machines.
+pub(super) fn run_commands(
+    (runner, view, clock): (&mut dyn Runner, &mut dyn View, &dyn Clock),
+    asks: &[ScanCommand],
+    (journal, remote): (Option<&mut Journal>, Option<RemoteJobs<'_>>),
+    take: &mut dyn FnMut(ScanOutput<'_>) -> Vec<Change>,
+) -> Result<(), ScanError> {
     let mut schedule = commands::schedule(asks);
     for (job, ask) in (0..).zip(asks) {
         let expected_ms = (ask.wall_ms > 0).then(|| i64::try_from(ask.wall_ms).unwrap_or(i64::MAX));
-        scan.view.event(Event::Planned { job: JobId(job), expected_ms });
+        view.event(Event::Planned { job: JobId(job), expected_ms });
     }
     let mut answers = 0;
     let mut take = |answer: ScanOutput<'_>| {
@@ -302,16 +325,15 @@ fn run(
         take(answer)
     };
     let run = Build {
-        frontend: &mut ScanCommands { asks, began_ns: vec![0; asks.len()], journal: &mut journal, take: &mut take },
+        frontend: &mut ScanCommands { asks, began_ns: vec![0; asks.len()], journal, remote, take: &mut take },
         schedule: &mut schedule,
-        runner: &mut *scan.runner,
-        view: &mut *scan.view,
-        clock: scan.clock,
+        runner,
+        view,
+        clock,
         failures_allowed: usize::MAX,
         sampler: &mut ResourceSample::default,
     };
     let verdict = run.run();
-    let store = journal.finish()?;
     match verdict {
         BuildOutcome::Interrupted => Err(ScanError::Interrupted),
         BuildOutcome::InvalidInput(why) => Err(ScanError::Stopped(String::from_utf8_lossy(&why).into_owned())),
@@ -319,7 +341,7 @@ fn run(
         BuildOutcome::Failed { reason: why, .. } if answers < asks.len() => {
             Err(ScanError::Stopped(String::from_utf8_lossy(&why).into_owned()))
         }
-        BuildOutcome::Failed { .. } | BuildOutcome::Succeeded => Ok(store),
+        BuildOutcome::Failed { .. } | BuildOutcome::Succeeded => Ok(()),
     }
 }
 
@@ -369,7 +391,12 @@ impl ScanKind {
 }
 
 impl ScanDirs {
-    fn make(&self) -> std::io::Result<()> {
+    pub fn new(config: &Config) -> ScanDirs {
+        let [cache, logs] = written(config);
+        ScanDirs { cache, logs }
+    }
+
+    pub fn make(&self) -> std::io::Result<()> {
         for dir in [&self.cache, &self.logs] {
             let _ = fs::remove_dir_all(dir);
             fs::create_dir_all(dir)?;
@@ -382,14 +409,14 @@ impl ScanDirs {
     }
 
     /// The standard error of a command.
-    fn take_log(&self, location: &str) -> Vec<u8> {
+    pub fn take_log(&self, location: &str) -> Vec<u8> {
         let path = self.log(location);
         let said = fs::read(&path).unwrap_or_default();
         let _ = fs::remove_file(path);
         said
     }
 
-    fn line(&self, what: ScanKind, location: &str, config: &Config, (environment, facts): (&str, &str)) -> String {
+    pub fn line(&self, what: ScanKind, location: &str, config: &Config, (environment, facts): (&str, &str)) -> String {
         let make = quoted(&config.make);
         let dir = quoted(&format!("{}/{location}", config.pkgsrc));
         let log = quoted(&self.log(location).to_string_lossy());

@@ -80,6 +80,7 @@ impl World {
             facts: &|| vec!["A=b c".into()],
             verify,
             seed: 7,
+            remote: None,
         };
         let run = before.script(store).and_then(|store| {
             Scan {
@@ -90,6 +91,7 @@ impl World {
                 facts: &|| vec!["A=b c".into()],
                 verify,
                 seed: 7,
+                remote: None,
             }
             .run(store)
         });
