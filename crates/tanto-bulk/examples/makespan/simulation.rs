@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tanto_bulk::coordinator::dispatch::lease::LeaseTerms;
 use tanto_bulk::coordinator::dispatch::{
-    ClientIndex, Dispatch, DispatchEffect, LeaseTimes, LocalSlots, NextState, PackageNeeds,
+    ClientIndex, Dispatch, DispatchEffect, LeaseTimes, LocalSlots, NextState, PackageNeeds, ThisMachine,
 };
 use tanto_bulk::coordinator::needs::ResourceNeeds;
 use tanto_bulk::resolve::PackageId;
@@ -348,7 +348,7 @@ impl<'a> Simulation<'a> {
                 trusted: None,
                 excluded: &[],
                 long_lived: false,
-                elsewhere: false,
+                this_machine: ThisMachine::Now,
             };
             let Some(ClientIndex::Remote(client)) = self.dispatch.choose(self.now, &needs) else { continue };
             let number = self.leases.len() as u64;
