@@ -77,7 +77,7 @@ commands_of() {
         report) echo sessions rebuilds timings trace output ;;
         bench) echo compare jobs plot stat ;;
         bulk) echo init scan resolve check build status why log shell retry skip kill report publish import export simulate \
-            serve token token-add token-list token-revoke client clients drain distrust ;;
+            serve token token-add token-list token-revoke client clients drain distrust push-tree ;;
         clang) echo status stop ;;
         generate) echo man bash zsh fish ;;
     esac

@@ -87,7 +87,7 @@ def documented(place, port, server_port):
 
 
 def files_are_fetched_once(tanto, directory):
-    """The second client reads from nginx only, except for small files of the tree."""
+    """Clients read the kit, the manifest of the tree and packages that they have not built from nginx."""
     port = free_port()
     with Farm(tanto, directory, PACKAGES, f'blobs = "http://127.0.0.1:{port}/cas"\n{AWAY}', Some) as farm:
         farm.serve()
@@ -104,11 +104,12 @@ def files_are_fetched_once(tanto, directory):
             first.wait()
             before = cache.requests()
             farm.client("second", "--slots", "1", "--label", "away")
-            farm.wait(farm.start("again.log", "build", "--resolved", "presolve", "--again"), 0, "again.log")
+            (directory / "packages/All/libthree-3.1.tgz").unlink()
+            farm.wait(farm.start("again.log", "build", "--resolved", "presolve"), 0, "again.log")
             after = cache.requests()
         assert len(farm.place.packages()) == len(farm.place.names()), farm.place.packages()
         paths = [request["path"] for request in before]
-        assert len(paths) == len(set(paths)) and len(paths) > 2, (paths, farm.log("first.log"))
+        assert len(paths) == len(set(paths)) and len(paths) >= 2, (paths, farm.log("first.log"))
         assert all(request["status"] == "200" for request in after), after
         assert {request["token"] for request in after} == {""}, "a client has sent its token"
         misses = [request["path"] for request in after if request["cache"] == "MISS"]
@@ -116,6 +117,8 @@ def files_are_fetched_once(tanto, directory):
         hits = {request["path"] for request in after[len(before) :] if request["cache"] == "HIT"}
         # The kit and the manifest of the tree.
         assert len(hits & set(paths)) >= 2, after
+        # The package that libthree needs.
+        assert len(misses) > len(paths), after
         for client in ("first", "second"):
             assert "does not work" not in farm.log(f"{client}.log"), farm.log(f"{client}.log")
     print(f"ok cache: nginx fetches each of {len(misses)} files once, and gets no client's token")
