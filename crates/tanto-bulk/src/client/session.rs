@@ -301,7 +301,7 @@ pub(super) fn unexpected(answer: &ClientAnswer) -> TransportError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::path::Path;
 
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    fn hello() -> Hello {
+    pub fn hello() -> Hello {
         Hello {
             version: "1".into(),
             name: "a".into(),

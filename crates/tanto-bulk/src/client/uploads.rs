@@ -238,10 +238,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
-    use tanto_protocol::{BuiltPackage, Hello, HelloAnswer, InstanceId};
+    use tanto_protocol::{BuiltPackage, HelloAnswer};
     use tanto_testing::Scratch;
 
     use super::*;
+    use crate::client::session::tests::hello;
     use crate::client::transport::Transport;
     use crate::client::trees::{NewTree, TreePlace};
 
@@ -305,22 +306,8 @@ mod tests {
     #[test]
     fn files_are_not_uploaded_again_while_a_result_is_accepted() {
         let (place, transport) = (Scratch::new("client-uploads"), Arc::new(Slow::default()));
-        let hello = Hello {
-            version: "1".into(),
-            name: "a".into(),
-            instance: InstanceId([0; 16]),
-            replace: false,
-            slots: 1,
-            cpus: 1,
-            memory_kib: 1,
-            disk_kib: 1,
-            environment: Default::default(),
-            labels: Vec::new(),
-            root: false,
-            running: Vec::new(),
-            held: Vec::new(),
-        };
-        let session = ClientSession::new(Arc::clone(&transport) as Arc<dyn Transport>, hello, [], Box::new(|| (1, 1)));
+        let session =
+            ClientSession::new(Arc::clone(&transport) as Arc<dyn Transport>, hello(), [], Box::new(|| (1, 1)));
         let trees = TreePlace::Many(place.at("trees"));
         let workspace = Workspace::open(&place.at("packages"), &place.at("blobs"), u64::MAX, trees).unwrap();
         place.write("a-1/1/a-1.tgz", "the package");

@@ -252,9 +252,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use tanto_protocol::{ClientAnswer, ClientRequest, Hello, InstanceId};
+    use tanto_protocol::{ClientAnswer, ClientRequest};
     use tanto_testing::Scratch;
 
+    use crate::client::session::tests::hello;
     use crate::client::transport::Transport;
 
     const CONTENT: &str = "the package";
@@ -301,22 +302,7 @@ mod tests {
     }
 
     fn session(transport: Arc<OneBlob>) -> ClientSession {
-        let hello = Hello {
-            version: "1".into(),
-            name: "a".into(),
-            instance: InstanceId([0; 16]),
-            replace: false,
-            slots: 1,
-            cpus: 1,
-            memory_kib: 1,
-            disk_kib: 1,
-            environment: Default::default(),
-            labels: Vec::new(),
-            root: false,
-            running: Vec::new(),
-            held: Vec::new(),
-        };
-        ClientSession::new(transport, hello, [], Box::new(|| (1, 1)))
+        ClientSession::new(transport, hello(), [], Box::new(|| (1, 1)))
     }
 
     fn package() -> PackageBlob {

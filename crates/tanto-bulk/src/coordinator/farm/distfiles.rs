@@ -33,8 +33,8 @@ pub struct FarmDistfiles {
     hashed: HashMap<String, HashedFile>,
     /// Names of files that the server may hand out.
     provided: HashSet<String>,
-    /// Those that the server was not told of.
-    untold: Vec<ProvidedFile>,
+    /// Those that were not announced to the server yet.
+    unannounced: Vec<ProvidedFile>,
     /// Names of files that the thread has.
     busy: HashSet<String>,
     /// Those that a directory of the tree last waited for.
@@ -94,7 +94,7 @@ impl FarmDistfiles {
             takes: config.post_fetch_hook.is_empty(),
             hashed: HashMap::new(),
             provided: HashSet::new(),
-            untold: Vec::new(),
+            unannounced: Vec::new(),
             busy: HashSet::new(),
             awaited: HashMap::new(),
             worker: None,
@@ -144,7 +144,7 @@ impl FarmDistfiles {
             Some(digests) if digests.sha512 == file.sha512 => {
                 let digest = digests.sha256;
                 if self.provided.insert(file.name.clone()) {
-                    self.untold.push(ProvidedFile { digest, size: file.size, path });
+                    self.unannounced.push(ProvidedFile { digest, size: file.size, path });
                 }
                 Availability::Present(digest)
             }
@@ -298,7 +298,7 @@ impl Coordinator<'_> {
     pub(super) fn lease_distfiles(&mut self, package: PackageId) -> Option<Vec<Distfile>> {
         let farm = self.farm.as_mut()?;
         let distfiles = farm.distfiles.of_lease(&self.plan.package(package).location);
-        let files = std::mem::take(&mut farm.distfiles.untold);
+        let files = std::mem::take(&mut farm.distfiles.unannounced);
         if !files.is_empty() {
             self.control.send_to_server(&ToServer::Provide { files });
         }
@@ -355,7 +355,7 @@ mod tests {
         place.write("distfiles/sub/a.tgz", CONTENT);
         assert_eq!(farm.of_lease("cat/pkg"), None);
         assert_eq!(wait(&mut farm), [distfile(Some(CONTENT))]);
-        assert_eq!((farm.untold.len(), farm.all_provided().count(), farm.poll_interval()), (1, 1, None));
+        assert_eq!((farm.unannounced.len(), farm.all_provided().count(), farm.poll_interval()), (1, 1, None));
         // It has the size, but another content.
         fs::remove_file(place.at("distfiles/sub/a.tgz")).unwrap();
         place.write("distfiles/sub/a.tgz", CONTENT.replace('t', "T"));
