@@ -48,9 +48,9 @@ fn ends(side: &Side, path: &str) {
 fn a_hung_command_fails_and_the_others_go_on() {
     alone(|side| {
         files(side, &[("build.ninja", &manifest(&[("a", "echo last words; sleep 1000"), ("b", "true")]))]);
-        let ended = side.run(&Run::new("-j1 -k0 --hang-timeout=500ms a b"));
+        let ended = side.run(&Run::new("-j1 -k0 --hang-timeout=3s a b"));
         assert_eq!(ended.code, 123, "{}", ended.text());
-        let why = "ninja: 'a' hung: no new process, no processor time and no output for 0.5s";
+        let why = "ninja: 'a' hung: no new process, no processor time and no output for 3s";
         says(&ended, &["FAILED: [code=123] a", "last words\n", why, " sleep 1000\n"]);
         assert!(side.root.join("b").exists() && !side.root.join("a").exists());
         let again = side.run(&Run::new("-j1 --timeout=500ms a"));
@@ -64,7 +64,7 @@ fn a_command_on_the_console_can_hang_too() {
     alone(|side| {
         let text = manifest(&[("a", "sleep 1000")]) + "  pool = console\n";
         files(side, &[("build.ninja", &text)]);
-        let ended = side.run(&Run::new("--hang-timeout=500ms"));
+        let ended = side.run(&Run::new("--hang-timeout=3s"));
         assert_eq!(ended.code, 123, "{}", ended.text());
         says(&ended, &["ninja: 'a' hung: "]);
     });
@@ -74,7 +74,7 @@ fn a_command_on_the_console_can_hang_too() {
 fn command_that_closes_its_output_is_monitored() {
     alone(|side| {
         files(side, &[("build.ninja", &manifest(&[("a", "exec >/dev/null 2>&1; sleep 1000")]))]);
-        let ended = side.run(&Run::new("--hang-timeout=500ms"));
+        let ended = side.run(&Run::new("--hang-timeout=3s"));
         assert_eq!(ended.code, 123, "{}", ended.text());
     });
 }
@@ -84,7 +84,7 @@ fn detached_process_that_holds_the_output_is_killed() {
     alone(|side| {
         let line = "sh -c 'setsid sleep 1000 & echo $$! > pid'";
         files(side, &[("build.ninja", &manifest(&[("a", line)]))]);
-        let ended = side.run(&Run::new("--hang-timeout=500ms"));
+        let ended = side.run(&Run::new("--hang-timeout=3s"));
         assert_eq!(ended.code, 123, "{}", ended.text());
         says(&ended, &[" sleep 1000\n"]);
         ends(side, "pid");
