@@ -38,11 +38,19 @@ impl Dispatch {
         self.wake_ms = self.wake_ms.min(at_ms);
     }
 
+    /// Has `tick` look at the deadlines of a client and its leases.
+    pub(super) fn wake_for(&mut self, client: usize) {
+        self.wake_by(self.client_deadline(&self.clients[client]));
+    }
+
     fn earliest_deadline(&self) -> i64 {
-        let clients = self.clients.iter().filter_map(|it| self.silent_at(it));
-        let open = self.clients.iter().flat_map(|it| &it.leases);
-        let leases = open.filter_map(|id| self.leases[id].deadline());
-        clients.chain(leases).min().unwrap_or(i64::MAX)
+        self.clients.iter().map(|it| self.client_deadline(it)).min().unwrap_or(i64::MAX)
+    }
+
+    /// The earliest deadline of a client and its leases.
+    fn client_deadline(&self, client: &RemoteClient) -> i64 {
+        let leases = client.leases.iter().filter_map(|id| self.leases[id].deadline());
+        leases.chain(self.silent_at(client)).min().unwrap_or(i64::MAX)
     }
 
     pub(super) fn silent_at(&self, client: &RemoteClient) -> Option<i64> {

@@ -93,7 +93,7 @@ impl Dispatch {
                 _ => self.confirm(now, id),
             }
         }
-        self.wake_by(now);
+        self.wake_for(client);
     }
 
     /// Finds the client of a connection, and notes that it is alive.
@@ -116,7 +116,7 @@ impl Dispatch {
                 self.confirm(now, id);
             }
         }
-        self.wake_by(now);
+        self.wake_for(client);
     }
 
     /// Registers a work request; `relayed` is the number of its message. `take_answers` answers it.
