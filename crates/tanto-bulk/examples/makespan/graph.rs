@@ -8,10 +8,15 @@ use tanto_bulk::package::records;
 use tanto_bulk::resolve::depends_of;
 use tanto_testing::Random;
 
+/// Of clients that are never lost.
+pub const STABLE_LABEL: &str = "stable";
+
 pub struct Graph {
     pub plan: Plan,
     /// How long each package takes at speed 1.
     pub times_ms: Vec<u64>,
+    /// The labels that a client needs for a long package.
+    pub long_package_labels: [String; 1],
 }
 
 impl Graph {
@@ -46,7 +51,7 @@ impl Graph {
         let depends = depends_of(&records).map_err(|_| "unresolved dependencies".to_owned())?;
         let plan = Plan::new(&records, &depends).map_err(|error| format!("{error:?}"))?;
         let times_ms = plan.packages.iter().map(|it| ms(&it.name).max(1)).collect();
-        Ok(Graph { plan, times_ms })
+        Ok(Graph { plan, times_ms, long_package_labels: [STABLE_LABEL.to_owned()] })
     }
 }
 

@@ -16,7 +16,7 @@ use tanto_protocol::{
 };
 use tanto_testing::Random;
 
-use super::graph::Graph;
+use super::graph::{Graph, STABLE_LABEL};
 
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -31,10 +31,7 @@ const CUT_OFF_MS: i64 = 2 * MINUTE;
 const REPLACED_MS: i64 = 5 * MINUTE;
 /// One client of so many is never lost, and has the label that longer packages need.
 const STABLE: usize = 2;
-const STABLE_LABEL: &str = "stable";
 const LONGEST_UNSTABLE_MS: u64 = 20 * MINUTE as u64;
-/// Ready packages that are searched for one that a client can start, as in a real build.
-const MAX_CANDIDATES: usize = 64;
 /// Resources of a client; packages need none.
 const PLENTY_KIB: u64 = 1 << 30;
 
@@ -95,8 +92,8 @@ pub struct Simulation<'a> {
     /// The package of each lease.
     leases: Vec<PackageId>,
     connections: u64,
-    /// The client and its instance of each relayed work request.
-    relayed: Vec<(usize, u64)>,
+    /// The client of each relayed work request, its instance, and the number of the request.
+    relayed: Vec<(usize, u64, u64)>,
     turn_ms: i64,
     leased: usize,
     lost: usize,
@@ -226,7 +223,7 @@ impl<'a> Simulation<'a> {
             wait_ms: 30_000,
         };
         let relayed = self.relayed.len() as u64;
-        self.relayed.push((client, instance));
+        self.relayed.push((client, instance, it.requests));
         self.dispatch.work(self.now, &it.token, &request, relayed).expect("the connection exists");
     }
 
@@ -316,9 +313,10 @@ impl<'a> Simulation<'a> {
     }
 
     fn answer_work(&mut self, relayed: usize, leases: Vec<Lease>) {
-        let (client, instance) = self.relayed[relayed];
+        let (client, instance, number) = self.relayed[relayed];
         let it = &mut self.clients[client];
-        if it.instance != instance || it.is_cut_off {
+        // A client waits for the answer to its last request only.
+        if it.is_cut_off || !it.asks || (it.instance, it.requests) != (instance, number) {
             return;
         }
         it.asks = false;
@@ -332,24 +330,27 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    fn needs(&self, package: PackageId) -> PackageNeeds<'a> {
+        let is_long = self.conditions.has_losses && self.graph.times_ms[package as usize] > LONGEST_UNSTABLE_MS;
+        PackageNeeds {
+            package,
+            usage: ResourceNeeds::default(),
+            root: false,
+            labels: if is_long { &self.graph.long_package_labels } else { &[] },
+            trusted: None,
+            excluded: &[],
+            long_lived: false,
+            this_machine: ThisMachine::Now,
+        }
+    }
+
     fn start_packages(&mut self) {
         if !self.dispatch.has_free_client() {
             return;
         }
-        let stable = [STABLE_LABEL.to_owned()];
-        let candidates: Vec<JobId> = self.schedule.ready_jobs().take(MAX_CANDIDATES).collect();
-        for JobId(package) in candidates {
-            let is_long = self.conditions.has_losses && self.graph.times_ms[package as usize] > LONGEST_UNSTABLE_MS;
-            let needs = PackageNeeds {
-                package,
-                usage: ResourceNeeds::default(),
-                root: false,
-                labels: if is_long { &stable } else { &[] },
-                trusted: None,
-                excluded: &[],
-                long_lived: false,
-                this_machine: ThisMachine::Now,
-            };
+        let ready = self.schedule.ready_jobs().map(|JobId(package)| package);
+        for package in self.dispatch.candidates(ready, |package| self.needs(package)) {
+            let needs = self.needs(package);
             let Some(ClientIndex::Remote(client)) = self.dispatch.choose(self.now, &needs) else { continue };
             let number = self.leases.len() as u64;
             self.leases.push(package);

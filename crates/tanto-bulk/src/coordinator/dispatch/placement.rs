@@ -10,6 +10,9 @@ use super::{Dispatch, MAX_LOSSES};
 use crate::coordinator::needs::ResourceNeeds;
 use crate::resolve::PackageId;
 
+/// Ready packages that are searched for those that can start now, and at most so many that cannot.
+pub(super) const MAX_CANDIDATES: usize = 64;
+
 /// A slot of this machine, or a client on another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ClientIndex {
@@ -89,6 +92,13 @@ impl WaitingPackages {
     }
 }
 
+impl RemoteClient {
+    /// Whether it has the labels, users and trust that a package needs.
+    fn suits(&self, needs: &PackageNeeds<'_>) -> bool {
+        (self.root || !needs.root) && self.has_labels(needs.labels) && is_trusted(self, needs)
+    }
+}
+
 impl Dispatch {
     /// Returns whether some client has a free slot.
     pub fn has_free(&self) -> bool {
@@ -98,6 +108,33 @@ impl Dispatch {
     /// Returns whether some client on another machine has a free slot.
     pub fn has_free_client(&self) -> bool {
         self.free_clients().next().is_some()
+    }
+
+    /// Returns whether some client on another machine has a free slot for such a package. Memory and disk space do not count.
+    fn has_free_client_for(&self, needs: &PackageNeeds<'_>) -> bool {
+        self.free_clients().any(|client| self.clients[client].suits(needs))
+    }
+
+    /// Selects ready packages for `choose`, which is to see them in this order. Packages for which no client is free come
+    /// first, because `choose` notes that they wait; they do not displace the others.
+    pub fn candidates<'a>(
+        &self,
+        ready: impl Iterator<Item = PackageId>,
+        needs: impl Fn(PackageId) -> PackageNeeds<'a>,
+    ) -> Vec<PackageId> {
+        let (mut waiting, mut startable) = (Vec::new(), Vec::new());
+        for package in ready {
+            if self.has_free_client_for(&needs(package)) {
+                startable.push(package);
+            } else if waiting.len() < MAX_CANDIDATES {
+                waiting.push(package);
+            }
+            if startable.len() == MAX_CANDIDATES {
+                break;
+            }
+        }
+        waiting.append(&mut startable);
+        waiting
     }
 
     /// Returns whether some client on another machine may get a package with these labels.
@@ -178,9 +215,7 @@ impl Dispatch {
 
     /// The clients that may build a package, free or not. Excluded ones are among them only if nothing else can build it.
     pub(super) fn eligible(&self, now: i64, needs: &PackageNeeds<'_>) -> Vec<usize> {
-        let suits =
-            |it: &RemoteClient| (it.root || !needs.root) && it.has_labels(needs.labels) && is_trusted(it, needs);
-        let all = (0..self.clients.len()).filter(|&it| self.clients[it].is_enabled() && suits(&self.clients[it]));
+        let all = (0..self.clients.len()).filter(|&it| self.clients[it].is_enabled() && self.clients[it].suits(needs));
         let mut eligible: Vec<usize> = all.collect();
         let excluded = |client: &usize| needs.excluded.contains(&ClientIndex::Remote(*client));
         if self.can_ever_start_here(needs) || !eligible.iter().all(excluded) {

@@ -11,11 +11,6 @@ pub(super) fn is_trusted(client: &RemoteClient, needs: &PackageNeeds<'_>) -> boo
 }
 
 impl Dispatch {
-    /// Returns whether one of these clients has a free slot.
-    pub fn has_free_client_of(&self, names: &[String]) -> bool {
-        self.free_clients().any(|client| names.contains(&self.clients[client].name))
-    }
-
     /// Returns whether a client that is trusted with a package, and has its labels, may get leases.
     pub(super) fn has_trusted_client(&self, needs: &PackageNeeds<'_>) -> bool {
         let is_it = |it: &RemoteClient| it.is_enabled() && it.has_labels(needs.labels) && is_trusted(it, needs);

@@ -16,8 +16,6 @@ use crate::coordinator::plan::Plan;
 use crate::coordinator::state::{PackageState, Pending};
 use crate::resolve::PackageId;
 
-/// Ready jobs that are searched for one that a client can start.
-const MAX_CANDIDATES: usize = 64;
 /// The longest time without progress if stages have no limit, in milliseconds.
 const UNLIMITED_MS: i64 = i64::MAX / 4;
 
@@ -33,9 +31,9 @@ impl Coordinator<'_> {
         if self.farm.is_none() || !self.dispatch.has_free_client() {
             return Ok(started);
         }
-        let may_start = |job: &JobId| self.has_place(job.0) && self.has_trusted_client(job.0);
-        let candidates: Vec<JobId> = schedule.ready_jobs().filter(may_start).take(MAX_CANDIDATES).collect();
-        for job in candidates {
+        let needs = |package| needs(&self.plan, package, self.labels(package), self.trusted_clients(package));
+        let ready = schedule.ready_jobs().map(|JobId(package)| package).filter(|&package| self.has_place(package));
+        for job in self.dispatch.candidates(ready, needs).into_iter().map(JobId) {
             if let Some(info) = self.start_on_client(job, here, schedule) {
                 started.push((job, info));
             }

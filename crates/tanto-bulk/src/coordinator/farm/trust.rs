@@ -51,11 +51,6 @@ impl Coordinator<'_> {
     pub(super) fn trusted_clients(&self, package: PackageId) -> Option<&[String]> {
         self.farm.as_ref()?.trust.clients(package)
     }
-
-    /// Whether a client with a free slot is trusted with a package.
-    pub(super) fn has_trusted_client(&self, package: PackageId) -> bool {
-        self.trusted_clients(package).is_none_or(|names| self.dispatch.has_free_client_of(names))
-    }
 }
 
 #[cfg(test)]

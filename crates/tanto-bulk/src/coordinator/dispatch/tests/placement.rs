@@ -1,6 +1,7 @@
 //! Tests of the choice of a client.
 
 use super::*;
+use crate::coordinator::dispatch::placement::MAX_CANDIDATES;
 
 /// Connects a client and has it ask for work.
 fn join(dispatch: &mut Dispatch, number: u64, hello: &Hello) -> usize {
@@ -117,9 +118,7 @@ fn package_that_many_need_waits_for_a_trusted_client() {
     }
     let here = PackageNeeds { this_machine: ThisMachine::Now, ..wide };
     assert_eq!(dispatch.why_not(0, &here, &[]), "waiting for a trusted client, or a free slot of this machine");
-    assert!(!dispatch.has_free_client_of(&names));
     join(&mut dispatch, 2, &Hello { slots: 1, ..hello("b", 1, &[]) });
-    assert!(dispatch.has_free_client_of(&names));
     assert_eq!([wide, big].map(|needs| dispatch.choose(0, &needs)), [remote(1), None]);
     dispatch.offer(0, 1, 1, lease(1, 1), TERMS);
     let other = PackageNeeds { package: 2, ..wide };
@@ -267,4 +266,17 @@ fn this_machine_comes_before_clients_that_are_not_faster() {
     dispatch.local.release(0);
     dispatch.record_success(ClientIndex::Remote(0), 1_000_000, 1);
     assert_eq!(dispatch.choose(0, &needs(1)), remote(0));
+}
+
+#[test]
+fn packages_without_a_free_client_do_not_hold_up_the_others() {
+    let mut dispatch = dispatch();
+    let labels = ["big".to_owned()];
+    join(&mut dispatch, 1, &hello("a", 1, &[]));
+    let needs = |package| PackageNeeds { labels: if package < 1_000 { &labels } else { &[] }, ..needs(package) };
+    let candidates = dispatch.candidates(0..2_000, needs);
+    let expected = (0..MAX_CANDIDATES as PackageId).chain(1_000..1_000 + MAX_CANDIDATES as PackageId);
+    assert!(candidates.iter().copied().eq(expected), "{candidates:?}");
+    let mut free = candidates.into_iter().filter_map(|package| dispatch.choose(0, &needs(package)));
+    assert_eq!(free.next(), remote(0));
 }
