@@ -257,8 +257,26 @@ fn fish() -> String {
 
 fn script(shell: Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command_line::declaration(), "tanto", &mut script);
+    clap_complete::generate(shell, &mut without_hidden(&command_line::declaration()), "tanto", &mut script);
     String::from_utf8_lossy(&script).into_owned()
+}
+
+/// Copies a command without its internal subcommands, which clap would offer in bash.
+fn without_hidden(command: &clap::Command) -> clap::Command {
+    let visible = command.get_subcommands().filter(|it| !it.is_hide_set()).map(without_hidden);
+    let mut copy = clap::Command::new(command.get_name().to_owned())
+        .args(command.get_arguments())
+        .subcommands(visible)
+        .disable_help_flag(command.is_disable_help_flag_set())
+        .disable_help_subcommand(command.is_disable_help_subcommand_set())
+        .disable_version_flag(command.is_disable_version_flag_set());
+    if let Some(about) = command.get_about() {
+        copy = copy.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        copy = copy.version(version.to_owned());
+    }
+    copy
 }
 
 #[cfg(test)]
@@ -332,7 +350,7 @@ mod tests {
     fn bash_offers_matching_words() {
         assert_eq!(offered(&["tanto", "bu"]), ["build", "bulk"]);
         assert_eq!(offered(&["tanto", "help", "do"]), ["doctor"]);
-        assert_eq!(offered(&["tanto", "bulk", "re"]), ["resolve", "retry", "report", "renew"]);
+        assert_eq!(offered(&["tanto", "bulk", "re"]), ["resolve", "retry", "report"]);
         assert_eq!(offered(&["tanto", "bulk", "build", "--a"]), ["--again"]);
         assert_eq!(offered(&["tanto", "report", "t"]), ["timings", "trace"]);
         assert_eq!(offered(&["tanto", "clang", ""]), ["status", "stop"]);
