@@ -12,6 +12,7 @@ mod relay;
 mod restart;
 mod results;
 mod roots;
+mod settlements;
 pub mod starter;
 mod tree;
 mod trust;
@@ -35,6 +36,7 @@ use self::answers::HeldAnswers;
 use self::distfiles::FarmDistfiles;
 use self::place::Places;
 use self::restart::EarlierLeases;
+use self::settlements::Settlements;
 use self::starter::ClientStarter;
 use self::tree::FarmTree;
 use self::trust::TrustRule;
@@ -63,6 +65,7 @@ pub struct Farm {
     /// Jobs of the attempts of an earlier coordinator that continue.
     continued: Vec<(JobId, JobInfo)>,
     answers: HeldAnswers,
+    settlements: Settlements,
     /// Results that have arrived.
     reports: HashMap<LeaseId, Box<ResultReport>>,
     /// Opens and copies the files of results.
@@ -118,6 +121,7 @@ impl Farm {
             earlier: EarlierLeases::default(),
             continued: Vec::new(),
             answers: HeldAnswers::default(),
+            settlements: Settlements::default(),
             reports: HashMap::new(),
             acceptance,
             accepting: BTreeMap::new(),
@@ -242,7 +246,9 @@ impl Coordinator<'_> {
     pub(super) fn next_client_deadline(&self) -> Option<i64> {
         let farm = self.farm.as_ref()?;
         let starter = farm.starter.as_ref().and_then(|starter| starter.deadline_ms(self.clock.now_ms()));
-        self.dispatch.next_deadline().into_iter().chain(starter).chain(self.next_verification_deadline()).min()
+        let settlement = farm.settlements.deadline_ms();
+        let deadlines = [self.dispatch.next_deadline(), starter, settlement, self.next_verification_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     fn apply_effect(&mut self, effect: DispatchEffect, view: &mut dyn View) {

@@ -272,9 +272,7 @@ impl Dispatch {
             return Ok(ResultAnswer::Superseded);
         };
         Ok(match entry.state {
-            LeaseState::Settled => ResultAnswer::Settled,
-            LeaseState::Superseded(_) | LeaseState::Returned(_) => ResultAnswer::Superseded,
-            LeaseState::Reported => ResultAnswer::Pending,
+            state if state.has_ended() || state == LeaseState::Reported => self.settlement(lease),
             _ => match missing() {
                 digests if !digests.is_empty() => {
                     self.confirm(now, lease);
@@ -286,6 +284,15 @@ impl Dispatch {
                 }
             },
         })
+    }
+
+    /// What a client learns about a result that has arrived.
+    pub fn settlement(&self, lease: LeaseId) -> ResultAnswer {
+        match self.leases.get(&lease).map(|it| it.state) {
+            Some(LeaseState::Settled) => ResultAnswer::Settled,
+            None | Some(LeaseState::Superseded(_) | LeaseState::Returned(_)) => ResultAnswer::Superseded,
+            Some(_) => ResultAnswer::Pending,
+        }
     }
 
     fn report(&mut self, lease: LeaseId) {

@@ -31,6 +31,7 @@ impl Coordinator<'_> {
         self.dispatch.link_down(now_ms);
         if let Some(farm) = &mut self.farm {
             farm.answers.clear();
+            farm.settlements.clear();
         }
     }
 
@@ -51,7 +52,7 @@ impl Coordinator<'_> {
 
     pub(super) fn relayed(&mut self, now_ms: i64, message: ToCoordinator) {
         match message {
-            ToCoordinator::Gone { number } => self.dispatch.gone(number),
+            ToCoordinator::Gone { number } => self.gone(number),
             ToCoordinator::Roots { epoch } => self.send_roots(epoch),
             ToCoordinator::Request { number, token, request } => {
                 let answer = self.answer(now_ms, number, &token, *request);
@@ -59,6 +60,14 @@ impl Coordinator<'_> {
                     farm.answers.add(number, answer);
                 }
             }
+        }
+    }
+
+    /// The client of a request has gone.
+    fn gone(&mut self, request: u64) {
+        self.dispatch.gone(request);
+        if let Some(farm) = &mut self.farm {
+            farm.settlements.remove(request);
         }
     }
 
@@ -99,8 +108,12 @@ impl Coordinator<'_> {
                 farm.distfiles.retain_wanted(package.map_or("", |it| &it.location), &mut report.distfiles);
                 let is_awaited = self.dispatch.lease(lease).is_some_and(|it| it.state().is_active());
                 let answer = self.dispatch.result(now_ms, token, connection, lease, || farm.missing(&report));
-                if is_awaited && answer == Ok(ResultAnswer::Pending) {
-                    farm.reports.insert(lease, report);
+                if answer == Ok(ResultAnswer::Pending) {
+                    if is_awaited {
+                        farm.reports.insert(lease, report);
+                    }
+                    farm.settlements.add(now_ms, number, lease);
+                    return None;
                 }
                 answer.map(ClientAnswer::Result)
             }
@@ -115,6 +128,9 @@ impl Coordinator<'_> {
         let Some(farm) = &mut self.farm else { return };
         for (number, answer) in self.dispatch.take_answers(now_ms, "no package can start now") {
             farm.answers.add(number, answer.map_or_else(ClientAnswer::Refused, ClientAnswer::Work));
+        }
+        for (number, answer) in farm.settlements.take(now_ms, |lease| self.dispatch.settlement(lease)) {
+            farm.answers.add(number, ClientAnswer::Result(answer));
         }
         for (number, answer) in farm.answers.take(self.last_result.committed()) {
             self.control.send_to_server(&ToServer::Answer { number, answer });
