@@ -30,7 +30,7 @@ FLAGS = [
     ("c", "-Wall -Wextra -pedantic -fcolor-diagnostics", {}),
     ("c", "-O1 -ffunction-sections -fdata-sections -fcommon -fno-strict-aliasing -fwrapv -fno-builtin", {}),
     ("c", "-O2 -fPIC -fno-unroll-loops -fvisibility=hidden -funsigned-char -fno-semantic-interposition", {}),
-    ("c", "-fno-verbose-asm -msse4.2 -march=native -mtune=native -fno-omit-frame-pointer", {}),
+    ("c", "-fno-verbose-asm -msse4.2 -march=x86-64-v2 -mtune=generic -fno-omit-frame-pointer", {}),
     ("c", "-DX=1 -D Y -UX -U Y -Isub -isystem sub -iquote sub -idirafter sub -include config.h", {}),
     ("c", "-fstack-protector-strong --param=ssp-buffer-size=4 -fstack-clash-protection -fcf-protection", {}),
     ("c", "-g -gdwarf-4 -ffile-prefix-map=/=/x -std=c11 -ferror-limit=5 -ffp-contract=off", {}),
