@@ -222,11 +222,11 @@ const MAKECONF: &str = "mk.conf";
 impl Client<'_> {
     /// Describes the build and fetches its files.
     fn provide(&self, is_first: bool) -> Result<Provided, BulkError> {
-        let mut description = self.describe(is_first)?;
+        let mut description = self.describe()?;
         // Without a sandbox, the package tree would have another path.
         while description.scan.is_some() && self.args.sandbox == NO_SANDBOX {
             thread::sleep(SCAN_INTERVAL);
-            description = self.describe(false)?;
+            description = self.describe()?;
         }
         let manifest = description.tree.ok_or("the build provides no package tree yet")?;
         if is_first {
@@ -247,18 +247,16 @@ impl Client<'_> {
         Ok(Provided { description, manifest, tree: tree.unwrap_or_default(), kit_bytes })
     }
 
-    /// Waits for the coordinator: if a build was there before, without end.
-    fn describe(&self, is_first: bool) -> Result<BuildDescription, BulkError> {
-        let connection = &self.connection;
-        let mut described = connection.describe();
+    /// Waits for the coordinator without end: the server was there when the client joined.
+    fn describe(&self) -> Result<BuildDescription, BulkError> {
+        let mut described = self.connection.describe();
         if let Err(error) = &described
             && error.is_transient()
         {
             eprintln!("tanto: waiting for build '{}' at {}: {error}", self.join.build, self.join.url);
-            described = persist(|| connection.describe());
         }
-        while !is_first && described.as_ref().is_err_and(ClientError::is_transient) {
-            described = persist(|| connection.describe());
+        while described.as_ref().is_err_and(ClientError::is_transient) {
+            described = persist(|| self.connection.describe());
         }
         described.map_err(invalid)
     }
