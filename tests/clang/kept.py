@@ -22,6 +22,14 @@ HEAD = '#include <stddef.h>\n#include "h.h"\n'
 BODY = "int first(int x) { int unused; return two(x); }\n"
 EDITED = "int second(int x) { double y = x; for (int i = 0; i < x; i++) y *= two(i); return (int)y; }\nint third = __LINE__;\n"
 
+
+
+def native():
+    """This processor, unless clang warns of its features: a compile with warnings of its options has no checkpoint."""
+    line = ["clang-19", "-march=native", "-fsyntax-only", "-x", "c", "/dev/null"]
+    return "x86-64-v2" if subprocess.run(line, capture_output=True).stderr else "native"
+
+
 # Supported flags for C and C++, with additional environment variables.
 FLAGS = [
     ("c", "-O0 -g", {}),
@@ -30,7 +38,7 @@ FLAGS = [
     ("c", "-Wall -Wextra -pedantic -fcolor-diagnostics", {}),
     ("c", "-O1 -ffunction-sections -fdata-sections -fcommon -fno-strict-aliasing -fwrapv -fno-builtin", {}),
     ("c", "-O2 -fPIC -fno-unroll-loops -fvisibility=hidden -funsigned-char -fno-semantic-interposition", {}),
-    ("c", "-fno-verbose-asm -msse4.2 -march=x86-64-v2 -mtune=generic -fno-omit-frame-pointer", {}),
+    ("c", f"-fno-verbose-asm -msse4.2 -march={native()} -mtune=native -fno-omit-frame-pointer", {}),
     ("c", "-DX=1 -D Y -UX -U Y -Isub -isystem sub -iquote sub -idirafter sub -include config.h", {}),
     ("c", "-fstack-protector-strong --param=ssp-buffer-size=4 -fstack-clash-protection -fcf-protection", {}),
     ("c", "-g -gdwarf-4 -ffile-prefix-map=/=/x -std=c11 -ferror-limit=5 -ffp-contract=off", {}),
