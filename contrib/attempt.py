@@ -80,7 +80,7 @@ class Attempt:
         """The shell lines of the stages."""
         spec, client, settings = self.spec, self.client, self.client.settings
         prefix, db, distdir = settings["prefix"], settings["pkgdb"], f"{client.dir}/distfiles"
-        work, log, file = f"{client.dir}/work/{self.slot}", f"{self.dir}/work.log", str(self.file)
+        work, log, file = os.path.join(client.dir, "work", str(self.slot)), f"{self.dir}/work.log", str(self.file)
         user = settings["unprivileged_user"] if os.geteuid() == 0 else ""
 
         def program(key):
