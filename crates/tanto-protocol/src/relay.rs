@@ -52,7 +52,8 @@ pub enum ToServer {
     Gauges {
         gauges: Vec<Gauge>,
     },
-    /// Blobs that the build needs, determined after the question with the same epoch. Others may be removed.
+    /// Blobs that the build needs, determined after the question with the same epoch; 0 without a question. Others may be
+    /// removed.
     Roots {
         epoch: u64,
         digests: Vec<Digest>,

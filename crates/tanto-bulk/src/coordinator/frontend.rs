@@ -110,7 +110,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 impl Coordinator<'_> {
     /// Ends the run if no package is open or running. Returns the plan and the journal, which has to be finished.
     pub fn close(mut self) -> (Plan, Journal) {
-        self.settle_last_leases();
         if !self.plan.has_unfinished() {
             self.end_verifications();
             self.journal.record(Change::Ended { at_ms: self.date(self.clock.now_ms()) });
@@ -120,8 +119,10 @@ impl Coordinator<'_> {
 
     /// Waits until all results are durable, and sends the last answers.
     pub fn settle(&mut self) {
+        self.settle_last_leases();
         if self.journal.settle() {
             self.send_answers();
+            self.leave_server();
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use tanto_protocol::{Message, MessageError, ToServer};
@@ -17,6 +18,8 @@ const GREETING: &[u8] = b"tanto bulk 1\n";
 const LINK_REQUEST: &[u8] = b"\x08\0\0\0\x04\0\0\0link";
 /// How long the greetings may take.
 const GREETING_TIME: Duration = Duration::from_secs(10);
+/// How long reading may go on when writing has failed.
+const LAST_MESSAGES_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LinkError {
@@ -77,10 +80,13 @@ async fn relay(
     log(&format!("build '{}': linked with its coordinator", link.build));
     let (sender, outgoing) = mpsc::unbounded_channel();
     link.state().outgoing = Some(sender);
-    tokio::select! {
-        end = read(link, reader, received) => end,
-        end = write(outgoing, writer) => end,
-    }
+    let mut reading = pin!(read(link, reader, received));
+    let write_error = tokio::select! {
+        end = &mut reading => return end,
+        Err(error) = write(outgoing, writer) => error,
+    };
+    // A coordinator that has ended may have sent something before.
+    tokio::time::timeout(LAST_MESSAGES_TIME, reading).await.unwrap_or(Err(write_error))
 }
 
 async fn open(

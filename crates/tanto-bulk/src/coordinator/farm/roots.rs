@@ -5,7 +5,16 @@ use tanto_protocol::{Digest, ToServer};
 use crate::coordinator::farm::Farm;
 use crate::coordinator::frontend::Coordinator;
 
+/// The epoch of an answer for which the server has not asked.
+const UNASKED: u64 = 0;
+
 impl Coordinator<'_> {
+    /// Answers the last clients, and names the blobs that are needed after the end of this process.
+    pub(in crate::coordinator) fn leave_server(&mut self) {
+        self.answer_clients(self.clock.now_ms());
+        self.send_roots(UNASKED);
+    }
+
     /// Names the blobs that the server has to keep. Files that the coordinator provides are not in its store.
     pub(super) fn send_roots(&mut self, epoch: u64) {
         if let Some(farm) = &self.farm {
