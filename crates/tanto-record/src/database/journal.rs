@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use self::commits::Commits;
 use super::{Change, Database, DatabaseError, Result};
@@ -15,6 +15,9 @@ use super::{Change, Database, DatabaseError, Result};
 const MOST_WAITING: usize = 256;
 /// Limit of changes per transaction.
 const MOST_TOGETHER: usize = 10_000;
+/// Shortest interval between the begins of two transactions. Changes that come sooner share one: a transaction takes more
+/// time than the changes in it.
+const INTERVAL: Duration = Duration::from_millis(10);
 /// Interval between attempts to write to a full disk.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 /// Attempts after the end of the build, before the changes are lost.
@@ -112,16 +115,24 @@ struct Keeper<F> {
 impl<F: FnMut(&mut Database, &[Change]) -> Result<()>> Keeper<F> {
     fn work(mut self) -> Result<Database> {
         let _closer = Closer(Arc::clone(&self.commits));
+        let mut next = Instant::now();
         while let Ok(mut changes) = self.receiver.recv() {
-            while changes.len() < MOST_TOGETHER
-                && let Ok(more) = self.receiver.try_recv()
-            {
-                changes.extend(more);
-            }
+            self.receive_until(next, &mut changes);
+            next = Instant::now() + INTERVAL;
             self.commit(&changes)?;
             self.commits.advance(changes.len());
         }
         Ok(self.store)
+    }
+
+    /// Adds the changes that come before a time, and those that are there then. Waits no more at the end of the build.
+    fn receive_until(&self, time: Instant, changes: &mut Vec<Change>) {
+        while changes.len() < MOST_TOGETHER {
+            let wait = time.saturating_duration_since(Instant::now());
+            let wait = if self.commits.have_ended() { Duration::ZERO } else { wait };
+            let Ok(more) = self.receiver.recv_timeout(wait) else { return };
+            changes.extend(more);
+        }
     }
 
     /// Retries while the disk is full.
