@@ -2,6 +2,7 @@
 
 mod provided;
 mod pushed;
+mod room;
 mod roots;
 #[cfg(test)]
 mod tests;
@@ -9,7 +10,7 @@ mod tests;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ use tanto_cas::store::{Collected, Durability, Epoch, StoreLimits, Upload, Upload
 use tanto_cas::tree::TreeBlobs;
 use tanto_cas::{BlobInfo, Digest, Manifest, Store, StoreError};
 use tanto_protocol::{MAX_DIGESTS, MAX_PACK, MAX_PACKED, PUSHED_TREES, PushedTree, ToServer};
-use tanto_sys::fs::page_cache::free_kib;
 
 use self::provided::{Content, Provided};
 use self::pushed::PushedTrees;
+use self::room::Room;
 use self::roots::Roots;
 
 pub(crate) use self::pushed::PushedTreeError;
@@ -35,9 +36,7 @@ pub(crate) const MAX_WINDOW: u64 = 1 << MAX_WINDOW_LOG;
 const KEPT_UPLOADS: Duration = Duration::from_secs(24 * 3_600);
 
 pub(crate) struct Blobs {
-    dir: PathBuf,
-    /// Bytes of the disk that stay free.
-    reserve: u64,
+    room: Room,
     store: Store,
     roots: Roots,
     pushed: PushedTrees,
@@ -58,7 +57,7 @@ impl Blobs {
         let store = Store::open(&dir, limits)?;
         let roots = Roots::open(&server_dir.join("roots"))?;
         let pushed = PushedTrees::open(&server_dir.join(PUSHED_TREES))?;
-        Ok(Blobs { dir, reserve, store, roots, pushed, provided: Mutex::default() })
+        Ok(Blobs { room: Room::new(dir, reserve), store, roots, pushed, provided: Mutex::default() })
     }
 
     /// Notes the files that the coordinator of a build provides, and the blobs that it needs. Other messages are ignored.
@@ -230,8 +229,12 @@ impl Blobs {
 
     /// Whether there is so much room on the disk besides the reserve.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        let free = free_kib(&self.dir).map(|kib| kib.saturating_mul(1_024));
-        free.is_none_or(|free| free >= bytes.saturating_add(self.reserve))
+        self.room.has(bytes)
+    }
+
+    /// Whether there was much more room a moment ago. Returns at once, while `has_room` and `is_short` access the disk.
+    pub(crate) fn had_plenty_of_room(&self, bytes: u64) -> bool {
+        self.room.had_plenty(bytes) && !self.store.is_nearly_full()
     }
 
     pub(crate) fn contains(&self, digest: &Digest) -> Result<bool, StoreError> {

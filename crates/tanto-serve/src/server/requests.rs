@@ -241,7 +241,7 @@ async fn relay(
     let token = bearer(&request).unwrap_or_default();
     let identity = verify(shared, peer, build, &request)?;
     permit(&identity, if name == "scan" { &[Role::Scan] } else { &CLIENT_ROLES })?;
-    if name == "work" && blocking(shared, build, |blobs, _| Ok::<_, Infallible>(blobs.is_short())).await? {
+    if name == "work" && is_short(shared, build).await? {
         let message = "the server has no room for results: it hands out no packages";
         return Err(Refused::new(RefusalCode::DiskFull, message).closing());
     }
@@ -262,6 +262,11 @@ async fn relay(
         return Err(refusal.into());
     }
     Ok(answer::json(StatusCode::OK, answer.to_body().map_err(|error| invalid(&error))?))
+}
+
+async fn is_short(shared: &Shared, build: &str) -> Result<bool, Refused> {
+    let had_plenty = shared.blobs.had_plenty_of_room(0);
+    Ok(!had_plenty && blocking(shared, build, |blobs, _| Ok::<_, Infallible>(blobs.is_short())).await?)
 }
 
 /// Checks the name of a new client, and limits its waits. Returns how long the coordinator may take.

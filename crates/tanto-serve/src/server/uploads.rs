@@ -213,7 +213,9 @@ pub(super) fn start(shared: &Shared, identity: &Identity) -> Result<Running, Ref
 }
 
 pub(super) async fn has_room(shared: &Shared, bytes: u64) -> Result<(), Refused> {
-    match store(shared, move |blobs| Ok(blobs.has_room(bytes))).await? {
+    let has_room =
+        shared.blobs.had_plenty_of_room(bytes) || store(shared, move |blobs| Ok(blobs.has_room(bytes))).await?;
+    match has_room {
         true => Ok(()),
         false => Err(Refused::new(RefusalCode::DiskFull, "the server's disk is full").closing()),
     }
