@@ -18,6 +18,6 @@ pub use self::acceptor::serve as accept;
 pub use self::inspector::serve as inspect_packages;
 pub use self::link::Acceptance;
 pub use self::messages::{
-    AcceptAnswer, AcceptRequest, AcceptedPackage, AcceptorRequest, CompareRequest, IncomingFile, IncomingPackage,
-    StoredPackage, Taken,
+    AcceptAnswer, AcceptRequest, AcceptedPackage, AcceptorRequest, CompareRequest, Destination, IncomingFile,
+    IncomingPackage, StoredPackage, Taken,
 };

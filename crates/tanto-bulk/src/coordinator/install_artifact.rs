@@ -44,8 +44,6 @@ pub enum BlobDigest {
     Computed,
     /// In hex. A file with another digest is not installed.
     Expected(String),
-    /// In hex, of a file that was compared with it.
-    Known(String),
 }
 
 impl BlobDigest {
@@ -55,7 +53,7 @@ impl BlobDigest {
         match self {
             BlobDigest::Unneeded => "",
             BlobDigest::Computed => BlobDigest::COMPUTED,
-            BlobDigest::Expected(digest) | BlobDigest::Known(digest) => digest,
+            BlobDigest::Expected(digest) => digest,
         }
     }
 
@@ -71,7 +69,6 @@ impl BlobDigest {
     fn line(&self, path: &Path) -> io::Result<String> {
         match self {
             BlobDigest::Unneeded => return Ok(String::new()),
-            BlobDigest::Known(digest) => return Ok(format!("\n{digest}\n")),
             BlobDigest::Computed | BlobDigest::Expected(_) => {}
         }
         let digest = BlobInfo::of_file(path)?.digest.to_string();
@@ -143,15 +140,19 @@ impl PackageInstall {
                 return Ok(code(status));
             }
         }
-        fs::rename(&self.new, &self.place)?;
-        // The database records the package after this.
-        self.place.parent().map_or(Ok(()), |dir| fs::File::open(dir)?.sync_all()).map(|()| 0)
+        rename_durably(&self.new, &self.place).map(|()| 0)
     }
 
     /// If this fails, the next file replaces it.
     fn remove_new(&self) {
         let _ = fs::remove_file(&self.new);
     }
+}
+
+/// Gives a package file its final name. The database records the package after this.
+pub fn rename_durably(new: &Path, place: &Path) -> io::Result<()> {
+    fs::rename(new, place)?;
+    place.parent().map_or(Ok(()), |dir| fs::File::open(dir)?.sync_all())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tanto_protocol::{AttemptResult, StageResult, StageWaits};
+use tanto_protocol::{AttemptResult, Digest, StageResult, StageWaits};
 use tanto_record::database::{AttemptRow, Change, CostRow, FileRow, StageRow};
 use tanto_sys::cgroup::StallTimes;
 
@@ -110,12 +110,20 @@ impl Coordinator<'_> {
         }
     }
 
+    /// The SHA512 of an installed package in hex, and its SHA256 if it has one.
+    fn package_digests(&self, package: PackageId) -> Option<(String, Option<Digest>)> {
+        if let Some((sha512, sha256)) = self.installed_digests(package) {
+            return Some((sha512, Some(sha256)));
+        }
+        let digests = fs::read_to_string(self.digest_file(package)).ok()?;
+        let mut digests = digests.lines();
+        let sha512 = digests.next().unwrap_or_default().to_owned();
+        Some((sha512, digests.next().and_then(|sha256| sha256.parse().ok())))
+    }
+
     /// Records the size and the digest of an installed package.
     pub(super) fn record_file(&mut self, package: PackageId) {
-        let Ok(digests) = fs::read_to_string(self.digest_file(package)) else { return };
-        let mut digests = digests.lines();
-        let digest = digests.next().unwrap_or_default().to_owned();
-        let blob = digests.next().and_then(|sha256| sha256.parse().ok());
+        let Some((digest, blob)) = self.package_digests(package) else { return };
         let name = self.plan.package(package).name.clone();
         let path = format!("{ALL}/{name}{}", self.settings.suffix);
         let Ok(data) = fs::metadata(Path::new(&self.settings.packages).join(&path)) else { return };

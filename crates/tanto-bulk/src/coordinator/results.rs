@@ -22,6 +22,7 @@ use crate::attempt::runner::{AttemptEvent, AttemptPlace, Task};
 use crate::attempt::sandbox::Sandbox;
 use crate::attempt::{execution, failure};
 use crate::config::Stage;
+use crate::package::ALL;
 use crate::resolve::PackageId;
 use crate::shell::quoted;
 
@@ -368,11 +369,11 @@ impl Coordinator<'_> {
     /// Describes the installation of a package of the running attempt.
     pub(super) fn installation(&self, package: PackageId, made: &Path) -> PackageInstall {
         let (settings, it) = (self.settings, self.plan.package(package));
-        let all = format!("{}/All", settings.packages);
+        let (new, place) = self.package_paths(package);
         PackageInstall {
             from: made.to_owned(),
-            new: Path::new(&all).join(temp_name(&it.name)),
-            place: format!("{all}/{}{}", it.name, settings.suffix).into(),
+            new,
+            place,
             digest: self.digest_file(package),
             blob: match (&self.farm, self.accepted_digest(package)) {
                 (None, _) => BlobDigest::Unneeded,
@@ -384,6 +385,12 @@ impl Coordinator<'_> {
             categories: it.categories.clone(),
             suffix: settings.suffix.clone(),
         }
+    }
+
+    /// The temporary and the final path of a package.
+    pub(super) fn package_paths(&self, package: PackageId) -> (PathBuf, PathBuf) {
+        let (all, name) = (Path::new(&self.settings.packages).join(ALL), &self.plan.package(package).name);
+        (all.join(temp_name(name)), all.join(format!("{name}{}", self.settings.suffix)))
     }
 
     /// The directory of the running attempt.

@@ -74,7 +74,8 @@ pub(crate) fn move_file(from: &Path, to: &Path, durable: bool) -> io::Result<Fil
     copy(&mut content, to, durable)
 }
 
-const READABLE: u32 = 0o644;
+/// The mode of files that others may read.
+pub(crate) const READABLE: u32 = 0o644;
 
 /// Copies a file from another file system, or one that others could change.
 fn copy(content: &mut File, to: &Path, durable: bool) -> io::Result<File> {

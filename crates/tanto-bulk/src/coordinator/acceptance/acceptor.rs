@@ -1,8 +1,11 @@
 //! The process that accepts results: copies logs, has packages opened, installs and compares them.
 
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,10 +14,11 @@ use tanto_sys::process::lifecycle;
 use super::copies::{DigestReader, LogLimits, copy_logs, create_dir};
 use super::inspector::Inspector;
 use super::messages::{
-    self, AcceptAnswer, AcceptRequest, AcceptedPackage, AcceptorRequest, CompareRequest, IncomingPackage,
+    self, AcceptAnswer, AcceptRequest, AcceptedPackage, AcceptorRequest, CompareRequest, Destination, IncomingPackage,
     InspectRequest, StoredPackage, Taken,
 };
-use crate::coordinator::install_artifact::{BlobDigest, PackageInstall};
+use crate::attempt::distfiles::atomic_move::{READABLE, claim};
+use crate::coordinator::install_artifact;
 use crate::error::cause;
 
 /// The time for opening any package.
@@ -51,7 +55,7 @@ impl Acceptor {
         let mut both = Read::by_ref(&mut first).chain(Read::by_ref(&mut second));
         let differences = self.inspector.compare(sizes, &mut both, most)?;
         for (reader, stored) in [(first, package), (second, other)] {
-            if reader.digest() != stored.digest {
+            if reader.finish().0 != stored.digest {
                 return Err(format!("{} has changed", stored.path.display()));
             }
         }
@@ -65,22 +69,50 @@ impl Acceptor {
     }
 
     fn take_files(&mut self, request: &AcceptRequest, notes: &mut Vec<String>) -> Result<Taken, String> {
-        create_dir(&request.dir)?;
+        // Of another attempt with its number.
+        let _ = fs::remove_dir_all(&request.dir);
+        if request.needs_dir() {
+            create_dir(&request.dir)?;
+        }
         copy_logs(&request.dir, &request.logs, self.logs, notes)
             .map_err(|error| format!("its logs cannot be copied: {}", cause(&error)))?;
         let Some(package) = &request.package else { return Ok(Taken::Logs) };
-        self.open(request, package).map_err(|why| format!("{}: {why}", package.name))?;
-        let install = package.install.as_ref().map(|install| installed(install, package));
-        let is_installed = install.transpose()?.is_some();
-        Ok(Taken::Package(AcceptedPackage { digest: package.digest, is_installed }))
+        let installed = match &package.destination {
+            Destination::Attempt(name) => self.copy(package, &request.dir.join(name)).map(|()| None),
+            Destination::Packages { new, place } => self.install(package, new, place).map(Some),
+        };
+        let refused = |why| create_dir(&request.dir).and(Err(format!("{}: {why}", package.name)));
+        let installed = installed.or_else(refused)?;
+        Ok(Taken::Package(AcceptedPackage { digest: package.digest, installed }))
     }
 
-    /// Copies a package, and has it opened meanwhile.
-    fn open(&mut self, request: &AcceptRequest, package: &IncomingPackage) -> Result<(), String> {
-        let unreadable = |error: io::Error| format!("it cannot be copied: {}", cause(&error));
-        let to = request.dir.join(&package.file.name);
-        let mut copy = DigestReader::copying(&package.file.blob, &to).map_err(unreadable)?;
-        let size = copy.size().map_err(unreadable)?;
+    fn copy(&mut self, package: &IncomingPackage, to: &Path) -> Result<(), String> {
+        let to = File::create_new(to).map_err(not_copied)?;
+        self.open(package, DigestReader::copying(&package.blob, &to).map_err(not_copied)?).map(drop)
+    }
+
+    /// Installs a package durably. Returns its SHA512.
+    fn install(&mut self, package: &IncomingPackage, new: &Path, place: &Path) -> Result<String, String> {
+        place.parent().map_or(Ok(()), fs::create_dir_all).map_err(not_installed)?;
+        // It stays open, and so locked, until it is renamed.
+        let file = claim(new).map_err(not_installed)?;
+        let mut install = || {
+            let copy = DigestReader::installing(&package.blob, &file).map_err(not_copied)?;
+            let sha512 = self.open(package, copy)?;
+            file.set_permissions(Permissions::from_mode(READABLE)).map_err(not_installed)?;
+            file.sync_all().map_err(not_installed)?;
+            install_artifact::rename_durably(new, place).map_err(not_installed)?;
+            Ok(sha512.unwrap_or_default())
+        };
+        install().inspect_err(|_| {
+            // If this fails, the next file replaces it.
+            let _ = fs::remove_file(new);
+        })
+    }
+
+    /// Reads a package, and has it opened meanwhile. Returns its SHA512 if that was computed.
+    fn open(&mut self, package: &IncomingPackage, mut copy: DigestReader<'_>) -> Result<Option<String>, String> {
+        let size = copy.size().map_err(not_copied)?;
         if size != package.size {
             return Err(format!("it has {size} bytes, not {}", package.size));
         }
@@ -89,30 +121,30 @@ impl Acceptor {
         let most = self.least_time + Duration::from_secs(size / BYTES_PER_SECOND);
         let verdict = self.inspector.inspect(&inspection, &mut copy, most);
         // Damage is the reason for whatever else is wrong.
-        let digest = io::copy(&mut copy, &mut io::sink()).map(|_| copy.digest()).map_err(unreadable)?;
+        io::copy(&mut copy, &mut io::sink()).map_err(not_copied)?;
+        let (digest, sha512) = copy.finish();
         if digest != package.digest {
             return Err(format!("its digest is {digest}, not {}", package.digest));
         }
-        verdict
+        verdict.map(|()| sha512)
     }
 }
 
+fn not_copied(error: io::Error) -> String {
+    format!("it cannot be copied: {}", cause(&error))
+}
+
+fn not_installed(error: io::Error) -> String {
+    format!("it cannot be installed: {}", cause(&error))
+}
+
 /// Opens a package of the expected size.
-fn open(package: &StoredPackage) -> Result<DigestReader, String> {
+fn open(package: &StoredPackage) -> Result<DigestReader<'static>, String> {
     let unreadable = |error: io::Error| format!("{} cannot be read: {}", package.path.display(), cause(&error));
     let reader = DigestReader::open(&package.path).map_err(unreadable)?;
     match reader.size().map_err(unreadable)? == package.size {
         true => Ok(reader),
         false => Err(format!("{} has changed", package.path.display())),
-    }
-}
-
-fn installed(install: &PackageInstall, package: &IncomingPackage) -> Result<(), String> {
-    let install = PackageInstall { blob: BlobDigest::Known(package.digest.to_string()), ..install.clone() };
-    match install.run() {
-        Ok(0) => Ok(()),
-        Ok(code) => Err(format!("{} cannot be installed: the hook exited with {code}", package.name)),
-        Err(error) => Err(format!("{} cannot be installed: {}", package.name, cause(&error))),
     }
 }
 

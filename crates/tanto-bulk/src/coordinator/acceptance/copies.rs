@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest as _, Sha256, Sha512};
 use tanto_protocol::Digest;
 
 use super::messages::IncomingFile;
 use crate::error::cause;
+use crate::package::digest::hex;
 
 /// Limits of the files beside the package, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -64,42 +65,53 @@ fn copy_ends(from: &mut File, to: &mut File, size: u64, most: u64) -> io::Result
 }
 
 /// A reader that computes the digest of all it reads, and may copy it.
-pub(super) struct DigestReader {
+pub(super) struct DigestReader<'f> {
     from: File,
-    to: Option<File>,
+    to: Option<&'f File>,
     digest: Sha256,
+    /// Of a package that is installed.
+    sha512: Option<Sha512>,
 }
 
-impl DigestReader {
-    pub fn open(from: &Path) -> io::Result<DigestReader> {
-        Ok(DigestReader { from: File::open(from)?, to: None, digest: Sha256::new() })
+impl<'f> DigestReader<'f> {
+    pub fn open(from: &Path) -> io::Result<DigestReader<'f>> {
+        Ok(DigestReader { from: File::open(from)?, to: None, digest: Sha256::new(), sha512: None })
     }
 
     /// Copies all it reads.
-    pub fn copying(from: &Path, to: &Path) -> io::Result<DigestReader> {
-        Ok(DigestReader { to: Some(File::create_new(to)?), ..DigestReader::open(from)? })
+    pub fn copying(from: &Path, to: &'f File) -> io::Result<DigestReader<'f>> {
+        Ok(DigestReader { to: Some(to), ..DigestReader::open(from)? })
+    }
+
+    /// Copies all it reads, and computes its SHA512, too.
+    pub fn installing(from: &Path, to: &'f File) -> io::Result<DigestReader<'f>> {
+        Ok(DigestReader { sha512: Some(Sha512::new()), ..DigestReader::copying(from, to)? })
     }
 
     pub fn size(&self) -> io::Result<u64> {
         self.from.metadata().map(|data| data.len())
     }
 
-    pub fn digest(self) -> Digest {
-        Digest(self.digest.finalize().into())
+    /// Returns the digest, and the SHA512 in hex if it was computed.
+    pub fn finish(self) -> (Digest, Option<String>) {
+        let sha512 = self.sha512.map(|sha512| hex(&sha512.finalize()));
+        (Digest(self.digest.finalize().into()), sha512)
     }
 }
 
-impl Read for DigestReader {
+impl Read for DigestReader<'_> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let length = self.from.read(room)?;
-        self.digest.update(&room[..length]);
-        self.to.as_mut().map_or(Ok(()), |to| to.write_all(&room[..length]))?;
+        let read = &room[..length];
+        self.digest.update(read);
+        if let Some(sha512) = &mut self.sha512 {
+            sha512.update(read);
+        }
+        self.to.as_mut().map_or(Ok(()), |to| to.write_all(read))?;
         Ok(length)
     }
 }
 
-/// Creates the directory of an attempt, without files of another one with its number.
 pub(super) fn create_dir(dir: &Path) -> Result<(), String> {
-    let _ = fs::remove_dir_all(dir);
     fs::create_dir_all(dir).map_err(|error| format!("{}: {}", dir.display(), cause(&error)))
 }

@@ -7,8 +7,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tanto_protocol::Digest;
 
-use crate::coordinator::install_artifact::PackageInstall;
-
 /// A request to the process that accepts results.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AcceptorRequest {
@@ -48,10 +46,18 @@ pub struct StoredPackage {
 pub struct AcceptRequest {
     /// Of the answer too.
     pub number: u64,
-    /// The directory of the attempt, which is created anew.
+    /// The directory of the attempt. It is created anew, unless a package is installed and nothing else is in it.
     pub dir: PathBuf,
     pub logs: Vec<IncomingFile>,
     pub package: Option<IncomingPackage>,
+}
+
+impl AcceptRequest {
+    /// Whether files go to the attempt's directory.
+    pub(super) fn needs_dir(&self) -> bool {
+        let is_installed = |it: &IncomingPackage| matches!(it.destination, Destination::Packages { .. });
+        !self.logs.is_empty() || !self.package.as_ref().is_some_and(is_installed)
+    }
 }
 
 /// A blob and the name of its copy in the attempt's directory.
@@ -63,15 +69,23 @@ pub struct IncomingFile {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IncomingPackage {
-    pub file: IncomingFile,
+    pub blob: PathBuf,
     pub digest: Digest,
     pub size: u64,
     /// PKGNAME.
     pub name: String,
     /// The PKGNAMEs of all direct and indirect dependencies.
     pub dependencies: Vec<String>,
-    /// `None`: it stays in the attempt's directory.
-    pub install: Option<PackageInstall>,
+    pub destination: Destination,
+}
+
+/// Where a package goes that is accepted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Destination {
+    /// To a file in the attempt's directory, for the hook that installs it.
+    Attempt(String),
+    /// To the directory of packages: `new` is the temporary name there.
+    Packages { new: PathBuf, place: PathBuf },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -97,7 +111,8 @@ pub enum Taken {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AcceptedPackage {
     pub digest: Digest,
-    pub is_installed: bool,
+    /// The SHA512 of a package that was installed, in hex.
+    pub installed: Option<String>,
 }
 
 /// A request to the inspector. The packages follow.

@@ -14,10 +14,11 @@ use super::inspect::{ArchiveLimits, ExpectedPackage, inspect};
 use super::inspector::{Inspector, answer_requests};
 use super::messages::{self, CompareAnswer, InspectAnswer, InspectRequest, InspectorRequest};
 use super::{
-    AcceptAnswer, AcceptRequest, Acceptance, AcceptedPackage, AcceptorRequest, CompareRequest, IncomingFile,
-    IncomingPackage, StoredPackage, Taken,
+    AcceptAnswer, AcceptRequest, Acceptance, AcceptedPackage, AcceptorRequest, CompareRequest, Destination,
+    IncomingFile, IncomingPackage, StoredPackage, Taken,
 };
 use crate::package::archive::tests::{ended, file, gzip, link};
+use crate::package::digest::sha512;
 
 const CONTENTS: &str = "@name lib-1.0\n@cwd /usr/pkg\n@blddep base-2.1\n@pkgdep base>=2\nlib/a\n";
 
@@ -161,12 +162,12 @@ fn request(place: &Scratch, logs: &[&str]) -> AcceptRequest {
     let bytes = package(&[]);
     place.write("blob", &bytes);
     let package = IncomingPackage {
-        file: IncomingFile { name: "lib-1.0.tgz".into(), blob: place.at("blob") },
+        blob: place.at("blob"),
         digest: Digest(tanto_cas::Digest::of(&bytes).0),
         size: bytes.len() as u64,
         name: "lib-1.0".into(),
         dependencies: vec!["base-2.1".into()],
-        install: None,
+        destination: Destination::Attempt("lib-1.0.tgz".into()),
     };
     let logs = logs.iter().map(|name| IncomingFile { name: (*name).to_owned(), blob: place.at(name) }).collect();
     AcceptRequest { number: 7, dir: place.at("attempt"), logs, package: Some(package) }
@@ -194,7 +195,7 @@ fn inspectors_that_end_or_hang_are_replaced() {
     let mut working = acceptor(ACCEPTING);
     let answer = working.accept(&request);
     let digest = request.package.as_ref().unwrap().digest;
-    assert_eq!(answer.result, Ok(Taken::Package(AcceptedPackage { digest, is_installed: false })));
+    assert_eq!(answer.result, Ok(Taken::Package(AcceptedPackage { digest, installed: None })));
     let copied = std::fs::read(place.at("attempt/lib-1.0.tgz")).unwrap();
     assert_eq!(copied, std::fs::read(place.at("blob")).unwrap());
 }
@@ -213,7 +214,34 @@ fn files_with_other_digests_or_sizes_are_refused() {
     assert_eq!(with(&|it| it.digest = other), format!("lib-1.0: its digest is {digest}, not {other}"));
     let size = whole.package.as_ref().unwrap().size;
     assert_eq!(with(&|it| it.size += 1), format!("lib-1.0: it has {size} bytes, not {}", size + 1));
-    assert!(with(&|it| it.file.blob = "/nonexistent".into()).starts_with("lib-1.0: it cannot be copied: "));
+    assert!(with(&|it| it.blob = "/nonexistent".into()).starts_with("lib-1.0: it cannot be copied: "));
+}
+
+#[test]
+fn accepted_packages_are_installed_without_files_elsewhere() {
+    let place = Scratch::new("acceptance-install");
+    let mut request = request(&place, &[]);
+    let (new, installed) = (place.at("packages/All/.new"), place.at("packages/All/lib-1.0.tgz"));
+    let package = request.package.as_mut().unwrap();
+    package.destination = Destination::Packages { new: new.clone(), place: installed.clone() };
+    let blob = std::fs::read(place.at("blob")).unwrap();
+    let sha512 = sha512(&mut &blob[..]).unwrap();
+    let digest = package.digest;
+    place.write("attempt/old.log", "of another attempt");
+    let answer = acceptor(ACCEPTING).accept(&request);
+    assert_eq!(answer.result, Ok(Taken::Package(AcceptedPackage { digest, installed: Some(sha512) })));
+    assert_eq!(std::fs::read(&installed).unwrap(), blob);
+    assert!(!new.exists() && !place.at("attempt").exists());
+
+    // What is there stays if the next one is refused.
+    request.package.as_mut().unwrap().digest = Digest([7; 32]);
+    assert!(refusal(acceptor(ACCEPTING).accept(&request)).contains("its digest is"));
+    assert_eq!(std::fs::read(&installed).unwrap(), blob);
+    assert!(!new.exists() && place.at("attempt").is_dir(), "logs of the coordinator's steps may come");
+    let refusing = r#"dd bs=1 count=100 >/dev/null 2>&1; printf '\016\0\0\0{"Err":"evil"}' >&0; cat >/dev/null"#;
+    request.package.as_mut().unwrap().digest = digest;
+    assert_eq!(refusal(acceptor(refusing).accept(&request)), "lib-1.0: evil");
+    assert!(installed.exists() && !new.exists());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::attempt::failure;
 use crate::attempt::runner::AttemptEvent;
 use crate::config::Stage;
 use crate::coordinator::acceptance::{
-    AcceptAnswer, AcceptRequest, AcceptedPackage, AcceptorRequest, IncomingFile, IncomingPackage, Taken,
+    AcceptAnswer, AcceptRequest, AcceptedPackage, AcceptorRequest, Destination, IncomingFile, IncomingPackage, Taken,
 };
 use crate::coordinator::dispatch::ClientIndex;
 use crate::coordinator::frontend::Coordinator;
@@ -23,7 +23,13 @@ impl Coordinator<'_> {
 
     /// Whether the package of the running attempt was installed when it was accepted from a client.
     pub(in crate::coordinator) fn is_installed(&self, package: PackageId) -> bool {
-        self.accepted(package).is_some_and(|accepted| accepted.is_installed)
+        self.accepted(package).is_some_and(|accepted| accepted.installed.is_some())
+    }
+
+    /// The digests of the package if it was installed when it was accepted from a client: the SHA512 in hex, and the SHA256.
+    pub(in crate::coordinator) fn installed_digests(&self, package: PackageId) -> Option<(String, Digest)> {
+        let accepted = self.accepted(package)?;
+        Some((accepted.installed.clone()?, accepted.digest))
     }
 
     fn accepted(&self, package: PackageId) -> Option<&AcceptedPackage> {
@@ -90,16 +96,25 @@ impl Coordinator<'_> {
         let logs = logs.map(|log| IncomingFile { name: log.file.clone(), blob: blob(log.digest) }).collect();
         let built = report.packages.iter().find(|it| it.name == *name);
         let built = built.filter(|_| report.result.outcome == AttemptOutcome::Built);
+        // The hook is a command of the user, with its own limits.
+        let destination = match self.settings.sync_package.is_empty() {
+            true => self.destination(package),
+            false => Destination::Attempt(file),
+        };
         let package = built.map(|built| IncomingPackage {
-            file: IncomingFile { name: file.clone(), blob: blob(built.digest) },
+            blob: blob(built.digest),
             digest: built.digest,
             size: built.size,
             name: name.clone(),
             dependencies: self.dependency_names(package),
-            // The hook is a command of the user, with its own limits.
-            install: self.settings.sync_package.is_empty().then(|| self.installation(package, &dir.file(&file))),
+            destination,
         });
         AcceptRequest { number, dir: dir.path().to_owned(), logs, package }
+    }
+
+    fn destination(&self, package: PackageId) -> Destination {
+        let (new, place) = self.package_paths(package);
+        Destination::Packages { new, place }
     }
 
     fn dependency_names(&self, package: PackageId) -> Vec<String> {
