@@ -257,7 +257,7 @@ impl Dispatch {
             progress: LastProgress { at_ms: now, ..LastProgress::default() },
         };
         self.add_lease(id, entry);
-        self.push_record(id);
+        self.push_record(id, self.leases[&id].state);
         let poll = self.clients[client].poll().filter(|poll| poll.answer.is_none());
         poll.expect("a chosen client has asked for work").leases.push(lease);
         self.index_poll(client);
@@ -276,7 +276,13 @@ impl Dispatch {
         assert!(other.is_none(), "lease {id} exists already");
     }
 
-    /// The outcome of a reported lease is durable, be it a success or not.
+    /// The outcome of a reported lease is being recorded, be it a success or not: the lease ends in the database when the
+    /// outcome is there. For a client, it ends when that is durable.
+    pub fn outcome_recorded(&mut self, lease: LeaseId) {
+        self.push_record(lease, LeaseState::Settled);
+    }
+
+    /// The outcome of a reported lease is durable.
     pub fn accepted(&mut self, lease: LeaseId) {
         self.set(lease, LeaseState::Settled);
     }
@@ -357,13 +363,15 @@ impl Dispatch {
             }
             self.count_loss(package, state);
         }
-        self.push_record(id);
+        if state.is_recorded_when_set() {
+            self.push_record(id, state);
+        }
     }
 
-    /// Records the state of a lease, unless the lease is for verification: a coordinator that restarts forgets those.
-    fn push_record(&mut self, id: LeaseId) {
+    /// Records a state of a lease, unless the lease is for verification: a coordinator that restarts forgets those.
+    fn push_record(&mut self, id: LeaseId, state: LeaseState) {
         if self.leases[&id].purpose == LeasePurpose::Build {
-            self.records.push(self.record(id));
+            self.records.push(self.record(id, state));
         }
     }
 

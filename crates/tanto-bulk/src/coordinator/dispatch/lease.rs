@@ -136,6 +136,12 @@ impl LeaseState {
         !self.has_ended() && self != LeaseState::Reported
     }
 
+    /// Whether the database gets the state at once. A restarted coordinator waits anew for silent clients and for results that
+    /// were being accepted, and the end of a lease is recorded with the outcome of its attempt.
+    pub(super) fn is_recorded_when_set(self) -> bool {
+        !matches!(self, LeaseState::Missing { .. } | LeaseState::Reported | LeaseState::Settled)
+    }
+
     fn may_become(self, next: LeaseState) -> bool {
         use LeaseState::{Missing, Offered, Reported, Returned, Running, Settled, Stopped, Superseded};
         match self {

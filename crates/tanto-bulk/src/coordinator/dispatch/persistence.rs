@@ -37,7 +37,7 @@ impl Dispatch {
         let now = self.link.at(now_ms);
         let state = match record.state {
             LeaseState::Offered { .. } => LeaseState::Offered { until_ms: None },
-            // The result was lost with the coordinator that was accepting it. The client reports it again.
+            // Earlier versions recorded these.
             LeaseState::Missing { .. } | LeaseState::Reported => LeaseState::Running,
             state => state,
         };
@@ -56,9 +56,9 @@ impl Dispatch {
         }
     }
 
-    /// The record of a lease as it is now.
-    pub(super) fn record(&self, lease: LeaseId) -> LeaseRecord {
-        let LeaseEntry { package, attempt, client, tree, began_ms, state, .. } = self.leases[&lease];
+    /// The record of a lease in this state.
+    pub(super) fn record(&self, lease: LeaseId, state: LeaseState) -> LeaseRecord {
+        let LeaseEntry { package, attempt, client, tree, began_ms, .. } = self.leases[&lease];
         let RemoteClient { name, token, .. } = &self.clients[client];
         let (client, token) = (name.clone(), token.clone());
         LeaseRecord { lease, package, attempt, client, token, tree, began_ms, state }

@@ -34,6 +34,9 @@ impl Coordinator<'_> {
         let needs = |package| needs(&self.plan, package, self.labels(package), self.trusted_clients(package));
         let ready = schedule.ready_jobs().map(|JobId(package)| package).filter(|&package| self.has_place(package));
         for job in self.dispatch.candidates(ready, needs).into_iter().map(JobId) {
+            if !self.dispatch.has_free_client() {
+                break;
+            }
             if let Some(info) = self.start_on_client(job, here, schedule) {
                 started.push((job, info));
             }

@@ -39,8 +39,10 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Settles a lease when its result is durable.
+    /// Settles a lease when its result, which is being recorded, is durable.
     pub(in crate::coordinator) fn settle_later(&mut self, lease: LeaseId) {
+        self.dispatch.outcome_recorded(lease);
+        self.record_leases();
         if let Some(farm) = &mut self.farm {
             farm.settling.push((lease, None));
         }

@@ -184,12 +184,11 @@ impl World {
             let package = entry.package as usize;
             if entry.state == LeaseState::Reported {
                 self.step(next, 0, |world| {
+                    world.record_outcome(lease, package);
                     world.dispatch.accepted(lease);
-                    assert_eq!(world.packages[package], PackageProgress::Leased, "a result was accepted twice");
-                    world.packages[package] = PackageProgress::Accepted;
                 });
                 self.step(next, 1, |world| {
-                    world.packages[package] = PackageProgress::Accepted;
+                    world.record_outcome(lease, package);
                     world.restart_coordinator();
                 });
             } else if !entry.state.has_ended() {
@@ -345,13 +344,20 @@ impl World {
         self.packages[package] = PackageProgress::Leased;
     }
 
-    fn restart_coordinator(&mut self) {
-        for record in self.journal.values_mut().filter(|record| !record.state.has_ended()) {
-            // Its result is durable, but its end is not.
-            if self.packages[record.package as usize] == PackageProgress::Accepted {
-                record.state = LeaseState::of_outcome(Some("done"));
-            }
+    fn record_outcome(&mut self, lease: LeaseId, package: usize) {
+        assert_eq!(self.packages[package], PackageProgress::Leased, "a result was accepted twice");
+        self.packages[package] = PackageProgress::Accepted;
+        self.dispatch.outcome_recorded(lease);
+        self.write_records();
+    }
+
+    fn write_records(&mut self) {
+        for record in self.dispatch.take_records() {
+            self.journal.insert(record.lease, record);
         }
+    }
+
+    fn restart_coordinator(&mut self) {
         let records: Vec<LeaseRecord> = self.journal.values().cloned().collect();
         self.dispatch = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, BTreeMap::new(), |_| TERMS);
         self.dispatch.link_up(0);
@@ -360,9 +366,7 @@ impl World {
     /// Handles records, effects and answers, and checks what must always hold.
     fn settle(&mut self) {
         self.dispatch.check_polls();
-        for record in self.dispatch.take_records() {
-            self.journal.insert(record.lease, record);
-        }
+        self.write_records();
         for effect in self.dispatch.take_effects() {
             let DispatchEffect::Ended { package, next, .. } = effect else { continue };
             assert_eq!(self.packages[package as usize], PackageProgress::Leased);
@@ -396,9 +400,10 @@ impl World {
                 LeaseState::restore(recorded.state.name(), recorded.state.cause().map_or("", |it| it.name()));
             let kept = |state: LeaseState| (state.name(), state.cause());
             assert_eq!(restored.map(kept), Some(kept(recorded.state)));
-            // A restarted coordinator waits for results again.
-            if !matches!(recorded.state, LeaseState::Missing { .. } | LeaseState::Reported) {
-                assert_eq!(kept(recorded.state), kept(entry.state), "lease {id}");
+            // A restarted coordinator waits for silent clients and for results again.
+            match entry.state {
+                LeaseState::Missing { .. } | LeaseState::Reported => assert!(!recorded.state.has_ended(), "lease {id}"),
+                state => assert_eq!(kept(recorded.state), kept(state), "lease {id}"),
             }
         }
     }

@@ -394,7 +394,8 @@ fn coordinator_restart_keeps_running_attempts() {
     );
     let records = latest(&[records, restored.take_records()].concat());
     let last = records.last().unwrap();
-    assert_eq!((last.state, last.tree), (LeaseState::Reported, Some(tree(1))));
+    assert_eq!((last.state, last.tree), (LeaseState::Running, Some(tree(1))));
+    assert_eq!(state(&restored, 1), LeaseState::Reported);
     let mut again = Dispatch::restore(LeaseTimes::default(), no_slots(), 0, &records, BTreeMap::new(), |_| TERMS);
     again.link_up(0);
     say_hello(&mut again, &Hello { held: vec![lease_id(1)], ..hello("a", 1, &[]) }, 3).unwrap();

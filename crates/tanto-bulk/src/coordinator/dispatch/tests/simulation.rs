@@ -446,6 +446,7 @@ impl Simulation {
                         "the result of another's lease"
                     );
                     self.set(package, BuildState::Accepted);
+                    self.dispatch.outcome_recorded(lease);
                     self.dispatch.accepted(lease);
                 }
                 DispatchEffect::Ended { package, next: NextState::Open, cause, .. } => {
