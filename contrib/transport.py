@@ -96,7 +96,7 @@ class Server:
             if delay == 4:
                 say(f"trying again: {why}")
             time.sleep(delay * random.uniform(0.5, 1))
-            delay = min(delay * 2, 30)
+            delay = min(delay * 2, 10)
 
     def post(self, path, message, timeout=60):
         return json.loads(self.retry(lambda: self.once("POST", path, json.dumps(message), timeout=timeout)))

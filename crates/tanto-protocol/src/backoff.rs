@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Doubles from half a second to 30 s. Each delay is between its half and its whole, so that clients that lost their server
+/// Doubles from half a second to 10 s. Each delay is between its half and its whole, so that clients that lost their server
 /// at once do not return at once.
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -10,7 +10,7 @@ pub struct Backoff {
 }
 
 const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(10);
 
 impl Default for Backoff {
     fn default() -> Backoff {
