@@ -7,6 +7,7 @@ import re
 import shutil
 import sqlite3
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +154,19 @@ def begin(name):
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     return directory
+
+
+@contextlib.contextmanager
+def clients_in_memory(farm):
+    """Has clients work in memory. They stand for other machines: what they write must not slow down the disk of this one."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
+        print("clients work on the disk of the server: /dev/shm has less than 1 GiB free", flush=True)
+        yield
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as directory:
+        farm.clients = Path(directory)
+        yield
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ ROUND_TRIP = 0.1
 def packages(tanto, arguments):
     """Builds packages whose stages do nothing with two clients."""
     figures = []
-    with farms.farm(tanto, PACKAGES, farms.Empty, range(COUNT)) as farm:
+    with farms.farm(tanto, PACKAGES, farms.Empty, range(COUNT)) as farm, farms.clients_in_memory(farm.farm):
         clients = [farm.client(name, 2) for name in ("one", "two")]
         for _ in range(arguments.runs):
             used = farm.run(clients, "--again")

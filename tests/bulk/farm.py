@@ -79,6 +79,8 @@ class Farm:
         listen = f'listen = "127.0.0.1:{self.port}"\nserver_url = "https://localhost:{self.port}"\n'
         self.place = kind(tanto, directory, categories, f'sandbox = "bind"\n{listen}{settings}')
         self.tanto, self.directory = tanto, directory
+        # Clients have their directories there.
+        self.clients = directory
         self.processes = []
         self.archive_kit()
 
@@ -133,7 +135,7 @@ class Farm:
         """Starts a client that knows nothing but its join file."""
         environment = {key: value for key, value in os.environ.items() if key != "MAKECONF"}
         return self.start(
-            f"{name}.log", "client", "--join", f"{name}.join", "--dir", str(self.directory / name), "--sandbox", sandbox,
+            f"{name}.log", "client", "--join", f"{name}.join", "--dir", str(self.clients / name), "--sandbox", sandbox,
             *words, environment=environment,
         )
 
