@@ -42,8 +42,13 @@ class Client:
     def __init__(self, options):
         self.options, self.slots, self.dir = options, options.slots, options.dir.resolve()
         self.known = join(self.dir, options.join)
-        self.server = Server(*(self.known["join"][key] for key in ("url", "build", "authority")), self.known["token"])
+        joined = self.known["join"]
+        trusted = self.known.get("authority", joined["authority"])
+        self.server = Server(joined["url"], joined["build"], trusted, self.known["token"])
         self.build = self.server.post("describe", {})
+        if trusted:
+            self.known["authority"] = self.server.retry(lambda: self.server.once("GET", "authority")).decode()
+            write_secret(self.dir / "client.json", self.known)
         self.settings = tomllib.loads(self.build["settings"])
         self.downloading, self.fetching, self.saying_hello = threading.Lock(), threading.Lock(), threading.Lock()
         self.kit, makeconf = self.file_of_build("kit"), self.file_of_build("makeconf")

@@ -1,5 +1,6 @@
 //! A client's connection to a server. All calls block, and one connection serves several threads.
 
+mod authorities;
 mod blob_cache;
 mod blobs;
 mod error;
@@ -9,8 +10,9 @@ pub mod push;
 mod resolver;
 mod transport;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use tanto_protocol::{
     BuildDescription, Bye, ClientAnswer, ClientRequest, Digest, Heartbeat, HeartbeatAnswer, Hello, HelloAnswer,
@@ -18,7 +20,9 @@ use tanto_protocol::{
     WorkAnswer, WorkRequest,
 };
 
+use self::authorities::StoredAuthorities;
 use self::blob_cache::BlobCache;
+use self::membership::MembershipError;
 use self::transport::Transport;
 
 pub use self::error::ClientError;
@@ -45,8 +49,10 @@ pub fn join(file: &JoinFile, key: Digest) -> Result<JoinAnswer, ClientError> {
 
 /// A client with its token.
 pub struct Connection {
-    transport: Transport,
+    /// Replaced with the authorities.
+    transport: RwLock<Arc<Transport>>,
     build: String,
+    authorities: Option<StoredAuthorities>,
     /// That of the last description or hello.
     cache: Mutex<Option<Arc<BlobCache>>>,
 }
@@ -54,8 +60,41 @@ pub struct Connection {
 impl Connection {
     /// Connects with the first request.
     pub fn new(file: &JoinFile, token: &str) -> Result<Connection, ClientError> {
-        let transport = Transport::new(&file.url, &file.authority, token)?;
-        Ok(Connection { transport, build: file.build.clone(), cache: Mutex::default() })
+        let transport = RwLock::new(Arc::new(Transport::new(&file.url, &file.authority, token)?));
+        Ok(Connection { transport, build: file.build.clone(), authorities: None, cache: Mutex::default() })
+    }
+
+    /// The same for a client that stays: it trusts other authorities once the server announces them, and keeps the list in
+    /// its directory.
+    pub fn lasting(file: &JoinFile, token: &str, dir: &Path) -> Result<Connection, MembershipError> {
+        let (authority, authorities) = StoredAuthorities::open(file, dir)?;
+        let connection =
+            Connection::new(&JoinFile { authority, ..file.clone() }, token).map_err(|error| match &authorities {
+                Some(stored) => membership::failed(stored.path())(std::io::Error::other(error)),
+                None => error.into(),
+            })?;
+        Ok(Connection { authorities, ..connection })
+    }
+
+    fn transport(&self) -> Arc<Transport> {
+        self.transport.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Requests the list of authorities if that is due. It does not matter when one of the requests fails.
+    fn update_authorities(&self) {
+        let now = Instant::now();
+        let Some(stored) = self.authorities.as_ref().filter(|stored| stored.take_due(now)) else { return };
+        let current = self.transport();
+        let list = current.get_text(&format!("/v{VERSION}/{}/authority", self.build), authorities::MAX_LIST);
+        let Some(list) = list.ok().filter(|list| !list.is_empty()) else { return };
+        if list != current.authorities() {
+            let Ok(transport) = current.with_authorities(&list) else { return };
+            if stored.store(&list).is_err() {
+                return;
+            }
+            *self.transport.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(transport);
+        }
+        stored.received(now);
     }
 
     /// Returns what the user has to know of the transfers since the last call.
@@ -139,7 +178,8 @@ impl Connection {
     pub fn tree(&self, request: TreeRequest) -> Result<TreeAnswer, ClientError> {
         let body = serde_json::to_vec(&request).map_err(ClientError::protocol)?;
         let path = format!("/v{VERSION}/{}/tree", self.build);
-        let answer = self.transport.post(&path, &body, TreeAnswer::MAX_BYTES, TREE_PATIENCE)?;
+        let answer = self.transport().post(&path, &body, TreeAnswer::MAX_BYTES, TREE_PATIENCE)?;
+        self.update_authorities();
         let answer: TreeAnswer = serde_json::from_slice(&answer).map_err(ClientError::protocol)?;
         answer.check().map(|()| answer).map_err(ClientError::protocol)
     }
@@ -147,9 +187,10 @@ impl Connection {
     fn ask(&self, request: &ClientRequest, wait: Duration) -> Result<ClientAnswer, ClientError> {
         let body = request.to_body().map_err(ClientError::protocol)?;
         let patience = PATIENCE.saturating_add(wait);
-        let answer = self.transport.post(&request.path(&self.build), &body, ClientAnswer::MAX_BYTES, patience)?;
+        let answer = self.transport().post(&request.path(&self.build), &body, ClientAnswer::MAX_BYTES, patience)?;
         let answer = ClientAnswer::from_body(request, &answer).map_err(ClientError::protocol)?;
         self.note_cache(&answer);
+        self.update_authorities();
         Ok(answer)
     }
 }

@@ -11,13 +11,17 @@ use std::time::{Duration, Instant, SystemTime};
 use tanto_protocol::is_client_name;
 use tanto_sys::fs::{lock, private_files};
 
-use crate::authority::{self, AuthorityError};
+use crate::authority::{Authorities, AuthorityError};
 use crate::files::replace_private;
 
 /// The certificate is replaced when it is older.
 const RENEWAL: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// The directory of the authority in a build's state directory.
 pub const AUTHORITY: &str = "ca";
+/// In the directory `tls`: the certificates that clients have to trust, the server's key and certificate, and its names.
+const TRUSTED: &str = "authority.pem";
+const LEAF: &str = "leaf.pem";
+const NAMES: &str = "names";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerDirError {
@@ -64,48 +68,55 @@ pub fn prepare(dir: &Path, build: &ServedBuild<'_>) -> Result<(), ServerDirError
     for dir in [dir, &dir.join("builds"), &dir.join("tls")] {
         private_files::create_dir(dir).map_err(failed(dir))?;
     }
-    renew(dir, build)?;
+    renew_for(dir, build)?;
     add_build(dir, build)
 }
 
-/// Replaces the certificate if that is necessary. A running server notices.
-fn renew(dir: &Path, build: &ServedBuild<'_>) -> Result<(), ServerDirError> {
+/// Replaces the certificate if that is necessary, unless that of another build is used.
+fn renew_for(dir: &Path, build: &ServedBuild<'_>) -> Result<(), ServerDirError> {
     let tls = dir.join("tls");
     let _guard = lock_certificate(&tls)?;
-    authority::create(build.authority)?;
-    let ours = authority::certificate(build.authority)?;
-    let (issuer, names, leaf) = (tls.join("authority.pem"), tls.join("names"), tls.join("leaf.pem"));
+    let now = SystemTime::now();
+    let authorities = Authorities::open(build.authority, now)?;
     // The authority of a directory that several builds share is that of the first one: clients trust no other.
-    if read(&issuer)?.is_some_and(|theirs| theirs != ours) {
-        return Ok(());
+    match read(&tls.join(TRUSTED))? {
+        Some(trusted) if !authorities.are_in(&trusted) => Ok(()),
+        _ => renew(&tls, &authorities.advance(now)?, build.hosts, now),
     }
-    let hosts = build.hosts.join("\n");
-    if read(&issuer)?.is_some() && read(&names)? == Some(hosts.clone()) && is_fresh(&leaf) {
-        return Ok(());
-    }
-    authority::issue_leaf(build.authority, build.hosts, &leaf)?;
-    replace_private(&names, hosts.as_bytes()).map_err(failed(&names))?;
-    replace_private(&issuer, ours.as_bytes()).map_err(failed(&issuer))
 }
 
-/// Replaces the certificate if it is old, with the authority that has signed it. A running server notices.
+/// Replaces the certificate if it is old, with the authority that has signed it, and changes that if it ends soon. A running
+/// server notices.
 pub fn renew_old(dir: &Path) -> Result<(), ServerDirError> {
     let tls = dir.join("tls");
     let _guard = lock_certificate(&tls)?;
-    let (issuer, names, leaf) = (tls.join("authority.pem"), tls.join("names"), tls.join("leaf.pem"));
-    let (Some(issuer), Some(names)) = (read(&issuer)?, read(&names)?) else { return Ok(()) };
-    if is_fresh(&leaf) {
-        return Ok(());
-    }
-    let builds = dir.join("builds");
+    let (Some(trusted), Some(names)) = (read(&tls.join(TRUSTED))?, read(&tls.join(NAMES))?) else { return Ok(()) };
+    let (builds, now) = (dir.join("builds"), SystemTime::now());
     for entry in fs::read_dir(&builds).map_err(failed(&builds))? {
         let authority = entry.map_err(failed(&builds))?.path().join(AUTHORITY);
-        if authority::certificate(&authority).is_ok_and(|theirs| theirs == issuer) {
+        if let Ok(Some(authorities)) = Authorities::read(&authority)
+            && authorities.are_in(&trusted)
+        {
             let names: Vec<String> = names.lines().map(str::to_owned).collect();
-            return Ok(authority::issue_leaf(&authority, &names, &leaf)?);
+            return renew(&tls, &authorities.advance(now)?, &names, now);
         }
     }
-    Err(ServerDirError::NoAuthority(dir.to_owned()))
+    if is_fresh(&tls.join(LEAF), now) { Ok(()) } else { Err(ServerDirError::NoAuthority(dir.to_owned())) }
+}
+
+/// Replaces the certificate if it is old, or if its names or its authorities change.
+fn renew(tls: &Path, authorities: &Authorities, hosts: &[String], now: SystemTime) -> Result<(), ServerDirError> {
+    let (trusted, names) = (authorities.trusted(), hosts.join("\n"));
+    let (trusted_path, names_path, leaf) = (tls.join(TRUSTED), tls.join(NAMES), tls.join(LEAF));
+    if read(&trusted_path)? == Some(trusted.clone())
+        && read(&names_path)? == Some(names.clone())
+        && is_fresh(&leaf, now)
+    {
+        return Ok(());
+    }
+    authorities.issue_leaf(hosts, &leaf, now)?;
+    replace_private(&names_path, names.as_bytes()).map_err(failed(&names_path))?;
+    replace_private(&trusted_path, trusted.as_bytes()).map_err(failed(&trusted_path))
 }
 
 /// Nobody else replaces the certificate until the file is closed.
@@ -116,9 +127,9 @@ fn lock_certificate(tls: &Path) -> Result<File, ServerDirError> {
     Ok(guard)
 }
 
-/// Returns the authority's certificate for join files, as PEM.
-pub fn authority_certificate(dir: &Path) -> Result<String, ServerDirError> {
-    let path = dir.join("tls/authority.pem");
+/// Returns the certificates of the authorities that clients have to trust, as PEM.
+pub fn trusted_authorities(dir: &Path) -> Result<String, ServerDirError> {
+    let path = dir.join("tls").join(TRUSTED);
     fs::read_to_string(&path).map_err(failed(&path))
 }
 
@@ -130,9 +141,9 @@ fn read(path: &Path) -> Result<Option<String>, ServerDirError> {
 }
 
 /// A time in the future counts as fresh.
-fn is_fresh(leaf: &Path) -> bool {
+fn is_fresh(leaf: &Path, now: SystemTime) -> bool {
     let modified = fs::metadata(leaf).and_then(|data| data.modified());
-    modified.is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age < RENEWAL))
+    modified.is_ok_and(|time| now.duration_since(time).is_ok_and(|age| age < RENEWAL))
 }
 
 /// Makes the build's entry a link to its state directory.
@@ -255,7 +266,8 @@ mod tests {
         assert_eq!(fs::read_link(dir.join("builds/a")).unwrap(), state);
         prepare(&dir, &build("a", &state, &authority, &["other".to_owned()])).unwrap();
         assert_ne!(leaf(), first, "it has other names");
-        assert_eq!(authority_certificate(&dir).unwrap(), authority::certificate(&authority).unwrap());
+        let authorities = Authorities::read(&authority).unwrap().unwrap();
+        assert_eq!(trusted_authorities(&dir).unwrap(), authorities.trusted());
     }
 
     #[test]
@@ -312,14 +324,47 @@ mod tests {
         }
         let hosts = ["localhost".to_owned()];
         prepare(&dir, &build("one", &one, &one.join("ca"), &hosts)).unwrap();
-        let certificate = authority_certificate(&dir).unwrap();
+        let certificate = trusted_authorities(&dir).unwrap();
         prepare(&dir, &build("two", &two, &two.join("ca"), &hosts)).unwrap();
-        assert_eq!(authority_certificate(&dir).unwrap(), certificate);
+        assert_eq!(trusted_authorities(&dir).unwrap(), certificate);
         let taken = prepare(&dir, &build("one", &two, &two.join("ca"), &hosts));
         assert!(matches!(taken, Err(ServerDirError::Taken { .. })), "{taken:?}");
         fs::remove_dir_all(&one).unwrap();
         prepare(&dir, &build("one", &two, &two.join("ca"), &hosts)).unwrap();
         assert!(matches!(prepare(&dir, &build("../x", &two, &two, &hosts)), Err(ServerDirError::Name(_))));
+    }
+
+    #[test]
+    fn next_authority_is_published_before_it_signs() {
+        let place = Scratch::new("server-dir-succession");
+        let dir = place.at("serve");
+        let (one, two) = (place.at("one"), place.at("two"));
+        let hosts = ["localhost".to_owned()];
+        let days_ago = |days: u32| SystemTime::now() - Duration::from_secs(24 * 3_600) * days;
+        let at = |state: &Path| Authorities::read(&state.join(AUTHORITY)).unwrap().unwrap();
+        for state in [&one, &two] {
+            fs::create_dir_all(state).unwrap();
+        }
+        Authorities::open(&one.join(AUTHORITY), days_ago(3_560)).unwrap();
+        prepare(&dir, &build("one", &one, &one.join(AUTHORITY), &hosts)).unwrap();
+        prepare(&dir, &build("two", &two, &two.join(AUTHORITY), &hosts)).unwrap();
+        let both = trusted_authorities(&dir).unwrap();
+        assert_eq!(both.matches("BEGIN CERTIFICATE").count(), 2);
+        assert!(both == at(&one).trusted() && !at(&two).are_in(&both));
+        let leaf = || fs::read_to_string(dir.join("tls/leaf.pem")).unwrap();
+        let first = leaf();
+        renew_old(&dir).unwrap();
+        assert_eq!((leaf(), trusted_authorities(&dir).unwrap()), (first.clone(), both), "it is not time yet");
+
+        // As if it had been announced for longer.
+        fs::remove_dir_all(one.join(AUTHORITY)).unwrap();
+        let old = Authorities::open(&one.join(AUTHORITY), days_ago(3_600)).unwrap().advance(days_ago(40)).unwrap();
+        fs::write(dir.join("tls/authority.pem"), old.trusted()).unwrap();
+        renew_old(&dir).unwrap();
+        let second = trusted_authorities(&dir).unwrap();
+        assert!(old.trusted().ends_with(&second) && old.trusted() != second && leaf() != first);
+        prepare(&dir, &build("one", &one, &one.join(AUTHORITY), &hosts)).unwrap();
+        assert_eq!(trusted_authorities(&dir).unwrap(), second);
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Connection {
 
     fn digests(&self, route: &str, digests: &[Digest], max: usize) -> Result<Vec<u8>, ClientError> {
         let body = serde_json::to_vec(digests).map_err(ClientError::protocol)?;
-        self.transport.post(&format!("/v{VERSION}/{}/{route}", self.build), &body, max, PATIENCE)
+        self.transport().post(&format!("/v{VERSION}/{}/{route}", self.build), &body, max, PATIENCE)
     }
 
     /// Returns those that the server does not have. It keeps the others for an hour.
@@ -62,7 +62,7 @@ impl Connection {
     /// Reads a blob from the server into a file. What the file has already is the begin of the blob from an earlier call.
     /// Returns the size. After `Mismatch` the file is empty: once more, the server may have noticed its own damage.
     pub fn get(&self, digest: &Digest, path: &Path) -> Result<u64, ClientError> {
-        read_blob(digest, path, u64::MAX, |from| self.transport.get(&self.blob_path(digest), from))
+        read_blob(digest, path, u64::MAX, |from| self.transport().get(&self.blob_path(digest), from))
     }
 
     /// Reads a blob like `get`, but from the cache if one works. `size`: if it is known.
@@ -79,7 +79,7 @@ impl Connection {
 
     /// The size of a blob of the server.
     fn size(&self, digest: &Digest) -> Option<u64> {
-        match self.transport.head(&self.blob_path(digest)) {
+        match self.transport().head(&self.blob_path(digest)) {
             Ok(Arrived::Whole { size }) => size,
             Ok(Arrived::Until(_)) | Err(_) => None,
         }
@@ -95,7 +95,7 @@ impl Connection {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
         let blob = self.blob_path(digest);
-        let at = match self.transport.head(&format!("{blob}?size={size}"))? {
+        let at = match self.transport().head(&format!("{blob}?size={size}"))? {
             Arrived::Whole { .. } => return Ok(()),
             Arrived::Until(at) => at.min(size),
         };
@@ -104,7 +104,7 @@ impl Connection {
         }
         file.seek(SeekFrom::Start(at))?;
         let mut rest = Counted { from: (&mut file).take(size - at), sent };
-        self.transport.patch(&format!("{blob}?at={at}&size={size}"), size - at, &mut rest)
+        self.transport().patch(&format!("{blob}?at={at}&size={size}"), size - at, &mut rest)
     }
 
     /// Uploads the bytes of a file from an offset on, each part in a request of its own.
@@ -125,7 +125,7 @@ impl Connection {
             let compressed = zstd::stream::encode_all(&part[..], LEVEL)?;
             let mut body = Counted { from: &compressed[..], sent };
             let path = format!("{blob}?at={at}&size={size}");
-            self.transport.patch_compressed(&path, compressed.len() as u64, &mut body)?;
+            self.transport().patch_compressed(&path, compressed.len() as u64, &mut body)?;
             at += part.len() as u64;
         }
         Ok(())
@@ -155,7 +155,7 @@ impl Connection {
         let pack = pack.finish().map_err(|error| ClientError::File(io::Error::other(error)))?;
         let pack = pack.finish()?;
         let mut body = Counted { from: &pack[..], sent };
-        self.transport.put(&format!("/v{VERSION}/{}/pack", self.build), pack.len() as u64, &mut body)
+        self.transport().put(&format!("/v{VERSION}/{}/pack", self.build), pack.len() as u64, &mut body)
     }
 }
 

@@ -14,7 +14,7 @@ pub enum ClientError {
     #[error("cannot reach the server: {0}")]
     Unreachable(String),
     /// Another authority than the join file's, another name, or an expired certificate.
-    #[error("the server's certificate is not valid: {0}")]
+    #[error("the server's certificate is not valid: {0}. A client that was away for months needs a new join file")]
     Certificate(String),
     #[error("{}", .0.message)]
     Refused(Refusal),

@@ -21,10 +21,7 @@ pub enum MembershipError {
 
 /// Returns the name and the token of the client. Joins with the secret of the join file if its token is not in `dir`.
 pub fn member(file: &JoinFile, dir: &Path) -> Result<JoinAnswer, MembershipError> {
-    // The part of the secret that is no secret tells join files apart.
-    let id = file.secret.split('.').next().unwrap_or_default();
-    let is_plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let id = if is_plain { id } else { "other" };
+    let id = file_id(file);
     let (token_path, key_path) = (dir.join(format!("token-{id}.json")), dir.join(format!("key-{id}")));
     if let Some(answer) = read(&token_path)? {
         return JoinAnswer::decode(&answer).map_err(|error| failed(&token_path)(io::Error::other(error)));
@@ -35,6 +32,13 @@ pub fn member(file: &JoinFile, dir: &Path) -> Result<JoinAnswer, MembershipError
     replace_private(&token_path, &encoded).map_err(failed(&token_path))?;
     fs::remove_file(&key_path).map_err(failed(&key_path))?;
     Ok(answer)
+}
+
+/// The part of the secret that is no secret tells join files apart.
+pub(super) fn file_id(file: &JoinFile) -> &str {
+    let id = file.secret.split('.').next().unwrap_or_default();
+    let is_plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_plain { id } else { "other" }
 }
 
 /// The key is stored before the secret is used, so that a repeat gets the same token.
@@ -48,7 +52,7 @@ fn stored_key(path: &Path) -> Result<Digest, MembershipError> {
     Ok(key)
 }
 
-fn read(path: &Path) -> Result<Option<Vec<u8>>, MembershipError> {
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, MembershipError> {
     let read = private_files::open(path).and_then(|mut file| {
         let mut text = Vec::new();
         io::Read::read_to_end(&mut io::Read::take(&mut file, 64 << 10), &mut text)?;
@@ -60,7 +64,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, MembershipError> {
     }
 }
 
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> MembershipError {
+pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> MembershipError {
     let path = path.to_owned();
     move |source| MembershipError::File { path, source }
 }

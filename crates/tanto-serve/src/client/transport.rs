@@ -44,6 +44,8 @@ const CACHE_SPEED: u64 = 64 << 10;
 
 pub(super) struct Transport {
     agent: Agent,
+    /// PEM; empty: the authorities of the system.
+    authorities: String,
     /// Without a slash at its end.
     base: String,
     authorization: String,
@@ -117,15 +119,37 @@ fn blob_body(
 }
 
 impl Transport {
-    /// `authority` is PEM; empty: the authorities of the system.
-    pub(super) fn new(url: &str, authority: &str, token: &str) -> Result<Transport, ClientError> {
+    /// `authorities` are PEM; empty: those of the system.
+    pub(super) fn new(url: &str, authorities: &str, token: &str) -> Result<Transport, ClientError> {
         let base = url.trim_end_matches('/').to_owned();
-        let is_plain = check_url(&base)?;
-        let tls = match is_plain {
-            true => TlsConfig::default(),
-            false => tls_config(authority)?,
-        };
-        Ok(Transport { agent: agent(tls, CONNECT), base, authorization: format!("Bearer {token}") })
+        let agent = server_agent(&base, authorities)?;
+        let authorization = format!("Bearer {token}");
+        Ok(Transport { agent, authorities: authorities.to_owned(), base, authorization })
+    }
+
+    pub(super) fn authorities(&self) -> &str {
+        &self.authorities
+    }
+
+    /// The same with other authorities, and new connections.
+    pub(super) fn with_authorities(&self, authorities: &str) -> Result<Transport, ClientError> {
+        let (base, authorization) = (self.base.clone(), self.authorization.clone());
+        Ok(Transport {
+            agent: server_agent(&base, authorities)?,
+            authorities: authorities.to_owned(),
+            base,
+            authorization,
+        })
+    }
+
+    /// Returns a text of at most `max` bytes.
+    pub(super) fn get_text(&self, path: &str, max: usize) -> Result<String, ClientError> {
+        let request = self.agent.get(self.url(path)).header("Authorization", &self.authorization);
+        let mut answer = request.config().timeout_global(Some(ANSWER)).build().call()?;
+        if answer.status() != StatusCode::OK {
+            return Err(refused(answer.status(), answer.body_mut()));
+        }
+        Ok(answer.body_mut().with_config().limit(max as u64).read_to_string()?)
     }
 
     /// Returns the body of the answer, of at most `max` bytes.
@@ -225,6 +249,12 @@ fn check_url(url: &str) -> Result<bool, ClientError> {
         Some("http") if ip.is_ok_and(|ip| ip.is_loopback()) => Ok(true),
         _ => Err(bad("only https://, or http:// with a loopback address")),
     }
+}
+
+fn server_agent(base: &str, authorities: &str) -> Result<Agent, ClientError> {
+    let is_plain = check_url(base)?;
+    let tls = if is_plain { TlsConfig::default() } else { tls_config(authorities)? };
+    Ok(agent(tls, CONNECT))
 }
 
 fn tls_config(authority: &str) -> Result<TlsConfig, ClientError> {

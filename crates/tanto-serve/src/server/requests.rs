@@ -24,6 +24,7 @@ use super::transfers::{self, blocking};
 use super::trees;
 use super::uploads::{self, Uploads};
 use crate::blobs::Blobs;
+use crate::server_dir;
 use crate::tokens::{self, Identity, TokenError, TokenTable};
 
 /// The roles of clients that take part in a build.
@@ -88,6 +89,14 @@ async fn answer_route(
         Route::Blob(digest, BlobMethod::Put) => uploads::put(shared, peer, build, digest, request).await,
         Route::Blob(digest, BlobMethod::Patch) => uploads::patch(shared, peer, build, digest, request).await,
         Route::Tree => trees::push(shared, peer, build, request).await,
+        Route::Authority => {
+            permit(&verify(shared, peer, build, &request)?, &READ_ROLES)?;
+            let trusted = server_dir::trusted_authorities(&shared.options.dir);
+            let trusted = trusted.map_err(|error| storage_failed(shared, &error))?;
+            let mut answer = Response::new(answer::whole(trusted.into_bytes()));
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-pem-file"));
+            Ok(answer)
+        }
         Route::Metrics => {
             let identity = verify(shared, peer, build, &request)?;
             permit(&identity, &[Role::Watch])?;

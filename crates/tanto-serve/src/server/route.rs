@@ -17,6 +17,8 @@ pub(super) enum Route {
     /// A package tree is pushed.
     Tree,
     Metrics,
+    /// The authorities that clients have to trust.
+    Authority,
 }
 
 /// What is done with a blob.
@@ -59,6 +61,7 @@ impl Route {
             "join" => ("POST", Route::Join),
             "tree" => ("POST", Route::Tree),
             "metrics" => ("GET", Route::Metrics),
+            "authority" => ("GET", Route::Authority),
             name => {
                 let mut names = ClientRequest::NAMES.into_iter();
                 ("POST", Route::Relay(names.find(|known| *known == name).ok_or(RouteError::NotFound)?))
@@ -81,6 +84,7 @@ impl Route {
             Route::Blob(_, BlobMethod::Patch) => "patch",
             Route::Tree => "tree",
             Route::Metrics => "metrics",
+            Route::Authority => "authority",
         }
     }
 }

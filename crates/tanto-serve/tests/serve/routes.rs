@@ -86,7 +86,8 @@ fn the_page_has_all_routes_and_roles() {
     let mut found: Vec<String> = routes(&page).iter().map(|it| format!("{} {}", it.method, &it.path)).collect();
     let blob = format!("cas/{}", "0".repeat(64));
     let blobs = ["GET", "HEAD", "PATCH", "PUT"].map(|method| format!("{method} {blob}"));
-    let others = ["GET metrics", "POST join", "POST missing", "POST pack", "POST tree", "PUT pack"].map(str::to_owned);
+    let others = ["GET authority", "GET metrics", "POST join", "POST missing", "POST pack", "POST tree", "PUT pack"]
+        .map(str::to_owned);
     let relayed = ClientRequest::NAMES.map(|name| format!("POST {name}"));
     let mut expected = [&blobs[..], &others, &relayed].concat();
     found.sort();

@@ -3,12 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tanto_protocol::*;
+use tanto_serve::authority::Authorities;
 use tanto_serve::client::{self, Connection};
 use tanto_serve::tokens::{self, NewSecret};
-use tanto_serve::{Limits, Options, Renewal, Server, authority};
+use tanto_serve::{Limits, Options, Renewal, Server};
 use tanto_testing::Scratch;
 use tokio::sync::oneshot;
 
@@ -81,7 +82,6 @@ impl Site {
             std::fs::create_dir(dir.at(name)).unwrap();
         }
         std::os::unix::fs::symlink("../../state", dir.at("serve/builds/main")).unwrap();
-        authority::create(&dir.at("state/ca")).unwrap();
         issue_leaf(&dir);
         let coordinator = Coordinator::start(&dir.at("state"), "main");
         let (server, address) = Running::start(Options { renewal, ..options(&dir, plain, limits) });
@@ -116,7 +116,7 @@ impl Site {
             build: new.build.clone(),
             secret: tokens::add(&self.dir.at("serve"), &new).unwrap(),
             name,
-            authority: authority::certificate(&self.dir.at("state/ca")).unwrap(),
+            authority: authorities(&self.dir).trusted(),
         }
     }
 
@@ -177,9 +177,16 @@ fn options(dir: &Scratch, plain: bool, limits: Limits) -> Options {
     Options { dir: dir.at("serve"), listen, plain, limits, renewal: None, log: |line| eprintln!("serve: {line}") }
 }
 
+/// Those of the build, which are created if there are none.
+pub fn authorities(dir: &Scratch) -> Authorities {
+    Authorities::open(&dir.at("state/ca"), SystemTime::now()).unwrap()
+}
+
+/// Issues a certificate for the server, and publishes the authorities.
 pub fn issue_leaf(dir: &Scratch) {
-    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
-    authority::issue_leaf(&dir.at("state/ca"), &names, &dir.at("serve/tls/leaf.pem")).unwrap();
+    let (names, authorities) = (["127.0.0.1".to_owned(), "localhost".to_owned()], authorities(dir));
+    authorities.issue_leaf(&names, &dir.at("serve/tls/leaf.pem"), SystemTime::now()).unwrap();
+    std::fs::write(dir.at("serve/tls/authority.pem"), authorities.trusted()).unwrap();
 }
 
 pub fn hello(name: &str, slots: u32) -> Hello {

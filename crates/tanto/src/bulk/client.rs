@@ -72,7 +72,7 @@ fn build(args: &ClientArgs) -> Result<BuildOutcome, BulkError> {
     let cache_bytes = args.cache_size.saturating_mul(1_024);
     let workspace = Workspace::open(&dir.join(PACKAGES), &dir.join("blobs"), cache_bytes, place);
     let workspace = Arc::new(workspace.map_err(BulkError::io("opening ", &dir))?);
-    let connection = Arc::new(Connection::new(&join, &member.token).map_err(invalid)?);
+    let connection = Arc::new(Connection::lasting(&join, &member.token, &state_path).map_err(invalid)?);
     let (slots, instance) = (slots(args), instance()?);
     let client = Client { args, join, name: member.name, connection, dir, slots, instance, workspace };
     let mut machine = Machine::New(&mut state);

@@ -23,7 +23,7 @@ pub fn run(args: &PushTreeArgs) -> Result<String, BulkError> {
     let state = client_dir(args.dir.as_deref(), &join.name)?.join("state");
     create(&state)?;
     let member = membership::member(&join, &state).map_err(invalid)?;
-    let connection = Connection::new(&join, &member.token).map_err(invalid)?;
+    let connection = Connection::lasting(&join, &member.token, &state).map_err(invalid)?;
     let Push { manifest, files, uploaded, bytes } = push_tree(&connection, &args.tree, &state).map_err(invalid)?;
     let size = ByteSize(bytes);
     Ok(format!(

@@ -61,7 +61,7 @@ fn add_plain(server: &ConfiguredServer, new: &NewSecret, output: &Path) -> Resul
 
 fn add_join_file(server: &ConfiguredServer, new: NewSecret, output: &Path) -> Result<(), BulkError> {
     let url = server.client_url()?;
-    let authority = server_dir::authority_certificate(&server.dir).map_err(invalid)?;
+    let authority = server_dir::trusted_authorities(&server.dir).map_err(invalid)?;
     let secret = tokens::add(&server.dir, &new).map_err(invalid)?;
     let join = JoinFile { url, build: new.build, name: new.name, secret, authority };
     let written = tokens::write_join_file(output, &join);
