@@ -5,9 +5,10 @@
 
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
-from farm import Farm
+from farm import Farm, until
 from place import Some, can_create_sandboxes
 from sites import Server
 
@@ -75,6 +76,47 @@ def files_are_fetched_once(tanto, directory):
     print("ok distfiles: clients get those of the coordinator, and each other is fetched once")
 
 
+# The package waits for a file in DISTDIR of its client.
+HELD = """.if ${.CURDIR:T} == "one" || ${.CURDIR:T} == "two"
+do-build= while ! test -e ${DISTDIR}/go; do sleep 0.1; done
+.endif
+"""
+SHARED = "shared-1.tar.gz"
+
+
+def others_wait_for_the_client_that_fetches(tanto, directory):
+    """Two packages need the same file. One client fetches it, and the other gets it before the package of the first is built."""
+    with Fetching(tanto, directory, 'client_heartbeat = "1s"\nclient_lost_after = "6s"\nclient_restart_min = "1s"\n') as farm:
+        with (directory / "mk.conf").open("a") as conf:
+            conf.write(HELD)
+        write(directory / "distfiles" / ALL[0], content(ALL[0]))
+        go, may_come = (lambda client: write(directory / client / "distfiles/go", "")), threading.Event()
+        farm.site.gates[SHARED] = may_come.wait
+        farm.serve()
+        for client in ("lost", "first", "second"):
+            farm.token(client)
+        build = farm.start("build.log", "build", "--resolved", "presolve")
+        start = lambda client: farm.client(client, "--slots", "1", "--label", "away")
+        why = lambda: "".join(farm.place.run("why", name) for name in ("fetch-one", "fetch-two"))
+        # A client that is lost makes nobody wait.
+        lost = start("lost")
+        go("lost")
+        until(lambda: SHARED in farm.site.asked, "the client fetches the file")
+        lost.kill()
+        start("first")
+        until(lambda: farm.site.asked.count(SHARED) == 2, "another client fetches the file")
+        go("second")
+        start("second")
+        until(lambda: f"waiting for first to fetch sub/{SHARED}" in why(), "the other package waits")
+        may_come.set()
+        until(lambda: "second" in farm.clients_of().values(), "the other package is built")
+        go("first")
+        farm.wait(build, 0, "build.log")
+        assert farm.site.asked.count(SHARED) == 2, farm.site.asked
+        assert len(farm.place.packages()) == len(PACKAGES), farm.place.packages()
+    print("ok distfiles: one client fetches a file, and others wait for it")
+
+
 def wrong_files_are_not_used(tanto, directory):
     """The coordinator has a file with the right size and another content. Clients fetch it from its site."""
     with Fetching(tanto, directory, 'post_fetch_hook = "true"\n') as farm:
@@ -93,7 +135,7 @@ def main():
     if not can_create_sandboxes(None):
         print("distfiles: skipped: this machine permits no sandboxes")
         return
-    for test in (files_are_fetched_once, wrong_files_are_not_used):
+    for test in (files_are_fetched_once, others_wait_for_the_client_that_fetches, wrong_files_are_not_used):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

@@ -36,7 +36,7 @@ pub use self::scan::ScanClient;
 use self::session::ClientSession;
 use self::slots::{Asker, Demand, Incoming, Slot, ToLoop};
 use self::transport::{Transport, TransportError};
-use self::uploads::{HeldResult, Uploads};
+use self::uploads::{HeldResult, Upload, Uploads};
 pub use self::workspace::Workspace;
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::runner::AttemptRunner;
@@ -97,9 +97,9 @@ impl BuildClient<'_> {
         let wake_fd = Some(OwnedFd::from(woken.try_clone().map_err(failed)?));
         let mut process_runner =
             ProcessRunner::new(RunnerOptions { wake_fd, ..runner }).map_err(|error| cause(&error))?;
-        let Threads { incoming, results, finished } = Threads::start(&session, &workspace, slots, settings, wake)?;
+        let Threads { incoming, uploads, finished } = Threads::start(&session, &workspace, slots, settings, wake)?;
         let first_attempt = held.iter().filter_map(HeldResult::attempt).max().unwrap_or(0).max(seconds_since_1970());
-        held.into_iter().for_each(|it| drop(results.send(it)));
+        held.into_iter().for_each(|it| drop(uploads.send(Upload::Result(it.into()))));
         let clock = RealClock::start();
         let mut frontend = ClientFrontend {
             settings,
@@ -107,7 +107,7 @@ impl BuildClient<'_> {
             incoming,
             woken,
             slots: finished,
-            results,
+            uploads,
             attempts: BTreeMap::new(),
             jobs: 0,
             first_attempt,
@@ -141,7 +141,7 @@ impl BuildClient<'_> {
 /// The loop's ends of the channels.
 struct Threads {
     incoming: Receiver<Incoming>,
-    results: Sender<HeldResult>,
+    uploads: Sender<Upload>,
     /// To each slot: its attempt has ended.
     finished: Vec<SyncSender<()>>,
 }
@@ -156,11 +156,11 @@ impl Threads {
     ) -> Result<Threads, BulkError> {
         let (messages, incoming) = sync_channel(slots as usize * MESSAGES);
         let to_loop = ToLoop { messages, wake };
-        let (results, to_upload) = channel();
+        let (uploads, to_upload) = channel();
         let to_upload = Arc::new(Mutex::new(to_upload));
         for number in 0..UPLOADS {
             let (session, workspace) = (Arc::clone(session), Arc::clone(workspace));
-            slots::start_uploads(number, Uploads { session, workspace, results: Arc::clone(&to_upload) })?;
+            slots::start_uploads(number, Uploads { session, workspace, queue: Arc::clone(&to_upload) })?;
         }
         slots::start_heartbeats(Arc::clone(session), to_loop.clone())?;
         let demand = Arc::new(Demand::new(slots));
@@ -184,14 +184,14 @@ impl Threads {
                 demand: Arc::clone(&demand),
                 leases: Arc::clone(&leases),
                 to_loop: to_loop.clone(),
-                results: results.clone(),
+                uploads: uploads.clone(),
                 logs: PathBuf::from(&settings.logs),
                 suffix: settings.suffix.clone(),
                 finished: ended,
             };
             slot.start()?;
         }
-        Ok(Threads { incoming, results, finished })
+        Ok(Threads { incoming, uploads, finished })
     }
 }
 

@@ -180,6 +180,9 @@ pub struct LeaseProgress {
     pub cpu_ms: u64,
     pub memory_kib: u64,
     pub disk_kib: u64,
+    /// Distfiles that the coordinator lacks, and that were uploaded since the last heartbeat that was answered.
+    #[serde(default)]
+    pub distfiles: Vec<Distfile>,
     /// Bytes of its result that were sent. An attempt without progress in stages, CPU time or these is given up.
     #[serde(default)]
     pub sent_bytes: u64,
@@ -434,6 +437,7 @@ impl LeaseProgress {
             sent_bytes: 0,
             memory_kib: 0,
             disk_kib: 0,
+            distfiles: Vec::new(),
             output: String::new(),
             output_at: 0,
             output_bytes: 0,
@@ -444,6 +448,7 @@ impl LeaseProgress {
         limit("stage", self.stage.len(), 64)?;
         limit("output", self.output.len(), MAX_TEXT)?;
         limit("ended", self.ended.len(), 256)?;
+        check_distfiles(&self.distfiles)?;
         self.ended.iter().try_for_each(StageResult::check)
     }
 }

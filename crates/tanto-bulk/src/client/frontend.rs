@@ -23,11 +23,12 @@ use super::distfiles;
 use super::output::{self, MAX_OUTPUT};
 use super::session::ClientSession;
 use super::slots::Incoming;
-use super::uploads::HeldResult;
+use super::uploads::{HeldResult, Upload};
 use super::workspace::LeaseFiles;
 use crate::attempt::build_settings::BuildSettings;
 use crate::attempt::directory::AttemptDir;
 use crate::attempt::runner::{AttemptEvent, AttemptPlace, Task};
+use crate::config::Stage;
 
 /// See the module.
 pub struct ClientFrontend<'a> {
@@ -38,7 +39,7 @@ pub struct ClientFrontend<'a> {
     pub woken: UnixStream,
     /// To the thread of each slot.
     pub slots: Vec<SyncSender<()>>,
-    pub results: Sender<HeldResult>,
+    pub uploads: Sender<Upload>,
     pub attempts: BTreeMap<JobId, ActiveLease>,
     /// Jobs added so far.
     pub jobs: u32,
@@ -182,6 +183,15 @@ impl ClientFrontend<'_> {
         self.attempts[&job].lease.lease
     }
 
+    /// Other packages may wait for the distfiles of an attempt.
+    fn upload_distfiles(&self, job: JobId) {
+        let lease = &self.attempts[&job].lease;
+        let files = distfiles::fetched(Path::new(&self.settings.distdir), &lease.distfiles);
+        if !files.is_empty() {
+            let _ = self.uploads.send(Upload::Distfiles(lease.lease, files));
+        }
+    }
+
     /// Hands the result to the uploads and the slot to its thread.
     fn finish(&mut self, attempt: ActiveLease, view: &mut dyn View) {
         let ActiveLease { slot, lease, files, result, is_superseded } = attempt;
@@ -207,7 +217,7 @@ impl ClientFrontend<'_> {
                 view.event(Event::Notice { level: Level::Warning, text: text.as_bytes() });
             }
             // Without its threads, the client ends.
-            let _ = self.results.send(held);
+            let _ = self.uploads.send(Upload::Result(held.into()));
         }
         let _ = self.slots[slot].try_send(());
     }
@@ -226,6 +236,9 @@ impl Frontend<Task, AttemptEvent> for ClientFrontend<'_> {
     fn on_progress(&mut self, job: JobId, event: AttemptEvent, view: &mut dyn View) {
         match event {
             AttemptEvent::Stage { stage, at_ms, ended } => {
+                if ended.as_ref().is_some_and(|ended| ended.stage == Stage::Checksum.name() && ended.exit == 0) {
+                    self.upload_distfiles(job);
+                }
                 self.session.stage_begins(self.lease(job), stage.name(), ended);
                 view.event(Event::Stage { job, stage: stage.name(), at_ms });
             }

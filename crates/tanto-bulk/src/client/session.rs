@@ -51,6 +51,7 @@ struct Reported {
     lease: LeaseId,
     stage: String,
     ended: usize,
+    distfiles: usize,
     /// The end of its output in that of the stage.
     output_end: u64,
 }
@@ -58,7 +59,8 @@ struct Reported {
 impl Reported {
     fn of(progress: &LeaseProgress) -> Reported {
         let output_end = progress.output_at + progress.output_bytes;
-        Reported { lease: progress.lease, stage: progress.stage.clone(), ended: progress.ended.len(), output_end }
+        let (ended, distfiles) = (progress.ended.len(), progress.distfiles.len());
+        Reported { lease: progress.lease, stage: progress.stage.clone(), ended, distfiles, output_end }
     }
 }
 
@@ -196,6 +198,7 @@ impl ClientSession {
         for it in reported {
             if let Some(Running { progress, .. }) = state.running.get_mut(&it.lease) {
                 progress.ended.drain(..it.ended.min(progress.ended.len()));
+                progress.distfiles.drain(..it.distfiles.min(progress.distfiles.len()));
                 if progress.stage == it.stage {
                     output::arrived(progress, it.output_end);
                 }

@@ -15,7 +15,7 @@ use tanto_protocol::{
 use super::distfiles::ClientDistfiles;
 use super::session::{ClientSession, next_delay, unexpected};
 use super::transport::TransportError;
-use super::uploads::{HeldResult, Uploads};
+use super::uploads::{HeldResult, Upload, Uploads};
 use super::workspace::{LeaseFiles, ProvideError, Workspace};
 use crate::error::BulkError;
 
@@ -180,7 +180,7 @@ pub struct Slot {
     pub leases: Arc<Mutex<Receiver<Lease>>>,
     pub to_loop: ToLoop,
     /// For leases without an attempt.
-    pub results: Sender<HeldResult>,
+    pub uploads: Sender<Upload>,
     /// Contains the directories of attempts.
     pub logs: PathBuf,
     /// The suffix of binary packages.
@@ -248,7 +248,7 @@ impl Slot {
         let dir = self.logs.join(&lease.spec.name).join(lease.lease.to_string());
         let held = HeldResult { lease: lease.lease, result, dir, distfiles: Vec::new() };
         self.session.end(lease.lease);
-        if held.save().is_err() || self.results.send(held).is_err() {
+        if held.save().is_err() || self.uploads.send(Upload::Result(held.into())).is_err() {
             // The coordinator gives it up when it makes no progress.
             self.session.settled(lease.lease);
         }

@@ -43,6 +43,8 @@ pub(super) const LEASE: &str = "lease";
 const SMALL: u64 = 256 << 10;
 /// Size of the files that are uploaded together, in bytes. If the connection breaks, all are sent again.
 const PACK: u64 = 1 << 20;
+/// Size of a result that is uploaded without asking what the server has of it, in bytes. A question takes as long.
+const UNASKED: u64 = 64 << 10;
 /// Most files of an attempt that are uploaded besides packages.
 const MAX_LOGS: usize = 1_000;
 
@@ -96,13 +98,7 @@ impl HeldResult {
             let (digest, size) = add(&name)?;
             logs.push(LogBlob { file: name, digest, size });
         }
-        let mut distfiles = Vec::new();
-        for FetchedDistfile { name, path } in &self.distfiles {
-            // Without it, another client fetches the file.
-            let Ok((digest, size)) = digest_of(path) else { continue };
-            blobs.insert(digest, (path.clone(), size));
-            distfiles.push(Distfile { name: name.clone(), size, digest: Some(digest) });
-        }
+        let distfiles = add_distfiles(&self.distfiles, &mut blobs);
         let (connection, lease, result) = (ConnectionId([0; 16]), self.lease, self.result.clone());
         let report = ResultReport { connection, lease, result, packages, logs, distfiles };
         Ok((report, blobs))
@@ -130,9 +126,28 @@ fn lost(error: io::Error) -> TransportError {
     TransportError::Failed(error.to_string())
 }
 
+/// Hashes distfiles, and adds them to the blobs.
+fn add_distfiles(files: &[FetchedDistfile], blobs: &mut BlobFiles) -> Vec<Distfile> {
+    let mut distfiles = Vec::new();
+    for FetchedDistfile { name, path } in files {
+        // Without it, another client fetches the file.
+        let Ok((digest, size)) = digest_of(path) else { continue };
+        blobs.insert(digest, (path.clone(), size));
+        distfiles.push(Distfile { name: name.clone(), size, digest: Some(digest) });
+    }
+    distfiles
+}
+
 fn digest_of(path: &Path) -> io::Result<(Digest, u64)> {
     let BlobInfo { digest, size } = BlobInfo::of_file(path)?;
     Ok((Digest(digest.0), size))
+}
+
+/// What is uploaded.
+pub enum Upload {
+    Result(Box<HeldResult>),
+    /// Those of a running attempt. Its result has them, too.
+    Distfiles(LeaseId, Vec<FetchedDistfile>),
 }
 
 /// A thread's work.
@@ -140,28 +155,31 @@ pub struct Uploads {
     pub session: Arc<ClientSession>,
     /// Keeps the packages.
     pub workspace: Arc<Workspace>,
-    pub results: Arc<Mutex<Receiver<HeldResult>>>,
+    pub queue: Arc<Mutex<Receiver<Upload>>>,
 }
 
 impl Uploads {
     pub fn run(self) {
         loop {
-            let next = self.results.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(held) = next else { return };
-            match self.upload(&held) {
-                Ok(true) => {
-                    // What cannot be removed is uploaded again, and refused.
-                    let _ = fs::remove_dir_all(&held.dir);
-                    self.session.settled(held.lease);
-                }
+            let next = self.queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            match next {
+                Ok(Upload::Distfiles(lease, files)) => self.upload_distfiles(lease, &files),
+                Ok(Upload::Result(held)) if self.deliver(&held) => self.session.settled(held.lease),
                 // The next process uploads it.
-                Ok(false) => return,
-                Err(error) => {
-                    eprintln!("tanto: the result in {} is lost: {error}", held.dir.display());
-                    self.session.settled(held.lease);
-                }
+                Ok(Upload::Result(_)) | Err(_) => return,
             }
         }
+    }
+
+    /// Returns false if the client stops before the coordinator has settled the result.
+    fn deliver(&self, held: &HeldResult) -> bool {
+        match self.upload(held) {
+            Ok(false) => return false,
+            // What cannot be removed is uploaded again, and refused.
+            Ok(true) => drop(fs::remove_dir_all(&held.dir)),
+            Err(error) => eprintln!("tanto: the result in {} is lost: {error}", held.dir.display()),
+        }
+        true
     }
 
     /// Returns whether the coordinator needs nothing more.
@@ -169,7 +187,9 @@ impl Uploads {
         let (report, blobs) = held.report().or_else(|error| held.unreadable(&error).report()).map_err(lost)?;
         // Before the result is sent: a package that needs it may be offered at once.
         self.keep_packages(held, &report);
-        let mut missing: Vec<Digest> = self.missing(blobs.keys().copied().collect());
+        let bytes: u64 = blobs.values().map(|(_, size)| size).sum();
+        let is_new = held.distfiles.is_empty() && bytes <= UNASKED;
+        let mut missing = if is_new { blobs.keys().copied().collect() } else { self.missing(&blobs) };
         loop {
             self.upload_blobs(&blobs, &std::mem::take(&mut missing), &|bytes| self.session.sent(held.lease, bytes))?;
             let request = |connection| ClientRequest::Result(Box::new(ResultReport { connection, ..report.clone() }));
@@ -182,6 +202,16 @@ impl Uploads {
                 },
                 Some(other) => return Err(unexpected(&other)),
             }
+        }
+    }
+
+    /// If this fails, they come with the result.
+    fn upload_distfiles(&self, lease: LeaseId, files: &[FetchedDistfile]) {
+        let mut blobs = BlobFiles::new();
+        let distfiles = add_distfiles(files, &mut blobs);
+        let missing = self.missing(&blobs);
+        if self.upload_blobs(&blobs, &missing, &|_| ()).is_ok() {
+            self.session.update(lease, |progress| progress.distfiles.extend(distfiles));
         }
     }
 
@@ -205,8 +235,9 @@ impl Uploads {
         Ok(())
     }
 
-    /// Without an answer, all are uploaded.
-    fn missing(&self, digests: Vec<Digest>) -> Vec<Digest> {
+    /// Returns the blobs that the server lacks; all of them without an answer.
+    fn missing(&self, blobs: &BlobFiles) -> Vec<Digest> {
+        let digests: Vec<Digest> = blobs.keys().copied().collect();
         self.session.transport().missing(&digests).unwrap_or(digests)
     }
 
@@ -314,8 +345,8 @@ mod tests {
         let packages = vec![BuiltPackage { name: "a-1".into(), file: "a-1.tgz".into() }];
         let result = AttemptResult { packages, ..AttemptResult::of(AttemptOutcome::Built) };
         let held = HeldResult { lease: LeaseId([1; 16]), result, dir: place.at("a-1/1"), distfiles: Vec::new() };
-        let results = Arc::new(Mutex::new(channel().1));
-        let uploads = Uploads { session: Arc::new(session), workspace: Arc::new(workspace), results };
+        let queue = Arc::new(Mutex::new(channel().1));
+        let uploads = Uploads { session: Arc::new(session), workspace: Arc::new(workspace), queue };
         assert!(uploads.upload(&held).unwrap());
         let counts = [&transport.results, &transport.packs].map(|it| it.load(Ordering::Relaxed));
         assert_eq!(counts, [2, 1], "results, packs");

@@ -4,6 +4,7 @@
 mod answers;
 mod clients;
 mod distfiles;
+mod fetch_claims;
 mod gauges;
 mod leases;
 pub mod place;
@@ -288,6 +289,10 @@ impl Coordinator<'_> {
         let sample = JobSample { memory_kib: progress.memory_kib, ..JobSample::default() };
         let Some(farm) = &mut self.farm else { return };
         farm.wakeups.push_back(Wakeup::Sampled(job, sample));
+        farm.distfiles.progressed(at_ms, package, &progress);
+        let blobs = &farm.blobs;
+        let blob = |digest: Digest| blobs.blob_path(&tanto_cas::Digest(digest.0));
+        farm.distfiles.take(&self.plan.package(package).location, &progress.distfiles, blob);
         if let Some(stage) = stage {
             farm.wakeups.push_back(Wakeup::Progress(job, AttemptEvent::Stage { stage, at_ms, ended: None }));
         }

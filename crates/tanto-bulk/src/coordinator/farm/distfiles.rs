@@ -12,12 +12,15 @@ use std::thread;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256, Sha512};
-use tanto_protocol::{Digest, Distfile, ProvidedFile, ToServer};
+use tanto_protocol::{Digest, Distfile, LeaseProgress, ProvidedFile, ToServer};
 use tanto_sys::fs::file::open_no_follow;
 use tanto_sys::fs::file_stamp::FileStamp;
 
+use super::fetch_claims::FetchClaims;
 use crate::attempt::distfiles::atomic_move::{claim, temp_name};
-use crate::config::Config;
+use crate::config::{Config, Stage};
+use crate::coordinator::dispatch::lease::LeaseState;
+use crate::coordinator::dispatch::{ClientIndex, Dispatch};
 use crate::coordinator::frontend::Coordinator;
 use crate::package::distinfo::{self, ListedDistfile};
 use crate::resolve::PackageId;
@@ -39,6 +42,7 @@ pub struct FarmDistfiles {
     busy: HashSet<String>,
     /// Those that a directory of the tree last waited for.
     awaited: HashMap<String, Vec<String>>,
+    claims: FetchClaims,
     /// Runs from the first job on.
     worker: Option<Worker>,
 }
@@ -97,13 +101,20 @@ impl FarmDistfiles {
             unannounced: Vec::new(),
             busy: HashSet::new(),
             awaited: HashMap::new(),
+            claims: FetchClaims::default(),
             worker: None,
         }
     }
 
     /// Returns the distfiles for the lease of a package in a directory of the tree: those that are here, and those that are
-    /// taken from the client. `None` while some are checked.
-    fn of_lease(&mut self, location: &str) -> Option<Vec<Distfile>> {
+    /// taken from the client. `None` while some are checked, or fetched by another attempt.
+    fn of_lease(
+        &mut self,
+        now_ms: i64,
+        package: PackageId,
+        location: &str,
+        is_active: impl Fn(PackageId) -> bool,
+    ) -> Option<Vec<Distfile>> {
         let is_busy = |name: &String| self.busy.contains(name);
         if self.awaited.get(location).is_some_and(|names| names.iter().any(is_busy)) {
             return None;
@@ -116,14 +127,31 @@ impl FarmDistfiles {
                     continue;
                 }
                 Availability::Present(digest) => Some(digest),
-                Availability::Absent if self.takes => None,
+                Availability::Absent if self.takes => {
+                    if self.claims.wait(now_ms, package, &file.name, &is_active) {
+                        return None;
+                    }
+                    None
+                }
                 Availability::Absent | Availability::Different => continue,
             };
             distfiles.push(Distfile { name: file.name, size: file.size, digest });
         }
         let is_ready = awaited.is_empty();
         self.awaited.insert(location.to_owned(), awaited);
-        is_ready.then_some(distfiles)
+        if !is_ready {
+            return None;
+        }
+        let absent = distfiles.iter().filter(|file| file.digest.is_none()).map(|file| &*file.name);
+        self.claims.claim(now_ms, package, absent);
+        Some(distfiles)
+    }
+
+    /// Notes the progress of an attempt of a client.
+    pub(super) fn progressed(&mut self, now_ms: i64, package: PackageId, progress: &LeaseProgress) {
+        if Stage::ALL.into_iter().any(|stage| stage.name() == progress.stage && stage > Stage::Checksum) {
+            self.claims.fetched(now_ms, package);
+        }
     }
 
     fn availability(&mut self, file: &ListedDistfile) -> Availability {
@@ -199,6 +227,7 @@ impl FarmDistfiles {
         let Some(worker) = &self.worker else { return };
         for (name, hashed) in worker.ended.try_iter() {
             self.busy.remove(&name);
+            self.claims.arrived(&name);
             match hashed {
                 Some(hashed) => self.hashed.insert(name, hashed),
                 None => self.hashed.remove(&name),
@@ -292,12 +321,28 @@ fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<Digests> {
     Ok(Digests { sha256: Digest(sha256.finalize().into()), sha512 })
 }
 
+/// The client that is building a package, as far as is known.
+fn builder(dispatch: &Dispatch, package: PackageId) -> Option<ClientIndex> {
+    let lease = dispatch.current(package).and_then(|lease| dispatch.lease(lease))?;
+    let is_active = matches!(lease.state(), LeaseState::Offered { .. } | LeaseState::Running);
+    is_active.then_some(ClientIndex::Remote(lease.client))
+}
+
 impl Coordinator<'_> {
+    /// Returns the distfile for which a package waits, and the client that fetches it.
+    pub(super) fn awaited_distfile(&self, package: PackageId) -> Option<(&str, ClientIndex)> {
+        let claims = &self.farm.as_ref()?.distfiles.claims;
+        let builder = |it| builder(&self.dispatch, it);
+        let (name, holder) = claims.awaited(self.clock.now_ms(), package, |it| builder(it).is_some())?;
+        Some((name, builder(holder)?))
+    }
+
     /// Returns the distfiles for the lease of a package, and has the server hand out those that are here. `None` while some
-    /// are checked.
+    /// are checked, or fetched by another attempt.
     pub(super) fn lease_distfiles(&mut self, package: PackageId) -> Option<Vec<Distfile>> {
+        let (now_ms, location) = (self.clock.now_ms(), &self.plan.package(package).location);
         let farm = self.farm.as_mut()?;
-        let distfiles = farm.distfiles.of_lease(&self.plan.package(package).location);
+        let distfiles = farm.distfiles.of_lease(now_ms, package, location, |it| builder(&self.dispatch, it).is_some());
         let files = std::mem::take(&mut farm.distfiles.unannounced);
         if !files.is_empty() {
             self.control.send_to_server(&ToServer::Provide { files });
@@ -330,10 +375,14 @@ mod tests {
         FarmDistfiles::new(&config)
     }
 
+    fn of_lease(farm: &mut FarmDistfiles, location: &str) -> Option<Vec<Distfile>> {
+        farm.of_lease(0, 1, location, |_| false)
+    }
+
     fn wait(farm: &mut FarmDistfiles) -> Vec<Distfile> {
         loop {
             farm.poll();
-            match farm.of_lease("cat/pkg") {
+            match of_lease(farm, "cat/pkg") {
                 Some(distfiles) => return distfiles,
                 None => assert_eq!(farm.poll_interval(), Some(INTERVAL)),
             }
@@ -350,10 +399,10 @@ mod tests {
     fn files_that_are_as_listed_are_offered() {
         let place = Scratch::new("farm-distfiles");
         let mut farm = farm(&place, "");
-        assert_eq!(farm.of_lease("cat/pkg"), Some(vec![distfile(None)]), "it is wanted");
-        assert_eq!(farm.of_lease("cat/none"), Some(Vec::new()));
+        assert_eq!(of_lease(&mut farm, "cat/pkg"), Some(vec![distfile(None)]), "it is wanted");
+        assert_eq!(of_lease(&mut farm, "cat/none"), Some(Vec::new()));
         place.write("distfiles/sub/a.tgz", CONTENT);
-        assert_eq!(farm.of_lease("cat/pkg"), None);
+        assert_eq!(of_lease(&mut farm, "cat/pkg"), None);
         assert_eq!(wait(&mut farm), [distfile(Some(CONTENT))]);
         assert_eq!((farm.unannounced.len(), farm.all_provided().count(), farm.poll_interval()), (1, 1, None));
         // It has the size, but another content.
@@ -361,7 +410,7 @@ mod tests {
         place.write("distfiles/sub/a.tgz", CONTENT.replace('t', "T"));
         assert_eq!((wait(&mut farm), farm.all_provided().count()), (Vec::new(), 0));
         place.write("distfiles/sub/a.tgz", "short");
-        assert_eq!(farm.of_lease("cat/pkg"), Some(Vec::new()));
+        assert_eq!(of_lease(&mut farm, "cat/pkg"), Some(Vec::new()));
         // It cannot be read: it might lead elsewhere.
         fs::remove_file(place.at("distfiles/sub/a.tgz")).unwrap();
         place.write("elsewhere", CONTENT);
@@ -395,12 +444,27 @@ mod tests {
     }
 
     #[test]
+    fn packages_wait_for_files_that_others_fetch() {
+        let place = Scratch::new("farm-distfiles-wait");
+        let mut farm = farm(&place, "");
+        let mut of = |package: PackageId, is_active: bool| farm.of_lease(0, package, "cat/pkg", |_| is_active);
+        assert_eq!(of(1, true), Some(vec![distfile(None)]));
+        assert_eq!(of(2, true), None, "the first one fetches it");
+        assert_eq!(of(2, false), Some(vec![distfile(None)]), "the first one has ended");
+        assert_eq!(of(1, true), None);
+        place.write("blob", CONTENT);
+        farm.take("cat/pkg", &[distfile(Some(CONTENT))], |_| place.at("blob"));
+        assert_eq!(wait(&mut farm), [distfile(Some(CONTENT))]);
+        assert_eq!(farm.claims.awaited(0, 1, |_| true), None);
+    }
+
+    #[test]
     fn files_that_a_hook_has_to_see_are_not_taken() {
         let place = Scratch::new("farm-distfiles-hook");
         let mut farm = farm(&place, "true");
         let mut report = vec![distfile(Some(CONTENT))];
         farm.retain_wanted("cat/pkg", &mut report);
-        assert_eq!((farm.of_lease("cat/pkg"), report), (Some(Vec::new()), Vec::new()));
+        assert_eq!((of_lease(&mut farm, "cat/pkg"), report), (Some(Vec::new()), Vec::new()));
         place.write("distfiles/sub/a.tgz", CONTENT);
         assert_eq!(wait(&mut farm), [distfile(Some(CONTENT))], "it was seen");
     }

@@ -32,7 +32,8 @@ impl Coordinator<'_> {
             return Ok(started);
         }
         let needs = |package| needs(&self.plan, package, self.labels(package), self.trusted_clients(package));
-        let ready = schedule.ready_jobs().map(|JobId(package)| package).filter(|&package| self.has_place(package));
+        let may_start = |&package: &PackageId| self.has_place(package) && self.awaited_distfile(package).is_none();
+        let ready = schedule.ready_jobs().map(|JobId(package)| package).filter(may_start);
         for job in self.dispatch.candidates(ready, needs).into_iter().map(JobId) {
             if !self.dispatch.has_free_client() {
                 break;
@@ -102,6 +103,9 @@ impl Coordinator<'_> {
     ) -> String {
         if self.farm.as_ref().is_some_and(|farm| farm.tree.is_changed(package)) {
             return "waiting for a slot of this machine, or until the package tree was scanned for clients".to_owned();
+        }
+        if let Some((name, client)) = self.awaited_distfile(package) {
+            return format!("waiting for {} to fetch {name}", self.dispatch.name(client));
         }
         let (_, excluded) = self.last_failures(package);
         let needs = needs(&self.plan, package, self.labels(package), self.trusted_clients(package));
