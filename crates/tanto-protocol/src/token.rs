@@ -12,8 +12,6 @@ use crate::{MAX_TEXT, Message, MessageError, client_name, limit};
 pub enum Role {
     /// Builds packages.
     Build,
-    /// Checks which packages are up to date.
-    Check,
     /// Scans the tree.
     Scan,
     /// Supplies the tree.
@@ -22,25 +20,20 @@ pub enum Role {
     Read,
     /// Reads the state of the build.
     Watch,
-    /// Retries, skips and kills packages, and drains clients.
-    Steer,
     /// Everything, and tokens.
     Admin,
 }
 
 impl Role {
-    pub const ALL: [Role; 8] =
-        [Role::Build, Role::Check, Role::Scan, Role::Tree, Role::Read, Role::Watch, Role::Steer, Role::Admin];
+    pub const ALL: [Role; 6] = [Role::Build, Role::Scan, Role::Tree, Role::Read, Role::Watch, Role::Admin];
 
     pub fn name(self) -> &'static str {
         match self {
             Role::Build => "build",
-            Role::Check => "check",
             Role::Scan => "scan",
             Role::Tree => "tree",
             Role::Read => "read",
             Role::Watch => "watch",
-            Role::Steer => "steer",
             Role::Admin => "admin",
         }
     }

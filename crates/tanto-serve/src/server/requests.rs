@@ -28,11 +28,11 @@ use crate::server_dir;
 use crate::tokens::{self, Identity, TokenError, TokenTable};
 
 /// The roles of clients that take part in a build.
-const CLIENT_ROLES: [Role; 3] = [Role::Build, Role::Check, Role::Scan];
+const CLIENT_ROLES: [Role; 2] = [Role::Build, Role::Scan];
 /// The roles that read and write blobs.
-pub(super) const BLOB_ROLES: [Role; 4] = [Role::Build, Role::Check, Role::Scan, Role::Tree];
+pub(super) const BLOB_ROLES: [Role; 3] = [Role::Build, Role::Scan, Role::Tree];
 /// The roles that read single blobs.
-pub(super) const READ_ROLES: [Role; 5] = [Role::Build, Role::Check, Role::Scan, Role::Tree, Role::Read];
+pub(super) const READ_ROLES: [Role; 4] = [Role::Build, Role::Scan, Role::Tree, Role::Read];
 
 /// What all connections share.
 pub(super) struct Shared {

@@ -372,7 +372,7 @@ pub struct TokenAddArgs {
     /// Name of the client
     #[arg(value_parser = client_name)]
     pub name: String,
-    /// Role of the client: build, check, scan, tree, read, watch, steer or admin [default: build]
+    /// Role of the client: build, scan, tree, read, watch or admin [default: build]
     #[arg(long = "role", value_name = "ROLE", value_parser = role)]
     pub roles: Vec<Role>,
     /// How long the client's token is valid, such as 12h
