@@ -81,8 +81,11 @@ impl Acceptor {
             Destination::Attempt(name) => self.copy(package, &request.dir.join(name)).map(|()| None),
             Destination::Packages { new, place } => self.install(package, new, place).map(Some),
         };
-        let refused = |why| create_dir(&request.dir).and(Err(format!("{}: {why}", package.name)));
-        let installed = installed.or_else(refused)?;
+        let installed = installed.map_err(|why| {
+            // Later steps of the failed attempt have logs.
+            let _ = create_dir(&request.dir);
+            format!("{}: {why}", package.name)
+        })?;
         Ok(Taken::Package(AcceptedPackage { digest: package.digest, installed }))
     }
 

@@ -127,12 +127,10 @@ impl FarmDistfiles {
                     continue;
                 }
                 Availability::Present(digest) => Some(digest),
-                Availability::Absent if self.takes => {
-                    if self.claims.wait(now_ms, package, &file.name, &is_active) {
-                        return None;
-                    }
-                    None
-                }
+                Availability::Absent if self.takes => match self.claims.wait(now_ms, package, &file.name, &is_active) {
+                    true => return None,
+                    false => None,
+                },
                 Availability::Absent | Availability::Different => continue,
             };
             distfiles.push(Distfile { name: file.name, size: file.size, digest });
