@@ -86,7 +86,7 @@ SHARED = "shared-1.tar.gz"
 
 def others_wait_for_the_client_that_fetches(tanto, directory):
     """Two packages need the same file. One client fetches it, and the other gets it before the package of the first is built."""
-    with Fetching(tanto, directory, 'client_heartbeat = "1s"\nclient_lost_after = "6s"\nclient_restart_min = "1s"\n') as farm:
+    with Fetching(tanto, directory, 'client_heartbeat = "1s"\nclient_lost_after = "12s"\nclient_restart_min = "1s"\n') as farm:
         with (directory / "mk.conf").open("a") as conf:
             conf.write(HELD)
         write(directory / "distfiles" / ALL[0], content(ALL[0]))
