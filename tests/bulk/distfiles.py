@@ -109,7 +109,8 @@ def others_wait_for_the_client_that_fetches(tanto, directory):
         start("second")
         until(lambda: f"waiting for first to fetch sub/{SHARED}" in why(), "the other package waits")
         may_come.set()
-        until(lambda: "second" in farm.clients_of().values(), "the other package is built")
+        built = lambda: {name for name, client in farm.clients_of().items() if client == "second"}
+        until(lambda: built() & {"fetch-one-1", "fetch-two-1"}, "the other package is built")
         go("first")
         farm.wait(build, 0, "build.log")
         assert farm.site.asked.count(SHARED) == 2, farm.site.asked
