@@ -2,7 +2,7 @@
 
 mod again;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use tanto_exec::job::JobId;
 use tanto_exec::schedule::{JobSpec, Kind, Order, PoolId, Schedule};
@@ -122,12 +122,15 @@ impl Plan {
 
     /// Returns all direct and indirect dependencies.
     pub fn all_dependencies(&self, package: PackageId) -> Vec<PackageId> {
-        let mut seen = HashSet::from([package]);
+        // Called for each attempt: a hash set would take most of the time.
+        let mut seen = vec![false; self.packages.len()];
+        seen[package as usize] = true;
         let mut needed: Vec<PackageId> = Vec::new();
         let mut next = 0;
         let mut at = Some(package);
         while let Some(user) = at {
-            needed.extend(self.package(user).depends.iter().copied().filter(|&it| seen.insert(it)));
+            let is_new = |it: &PackageId| !std::mem::replace(&mut seen[*it as usize], true);
+            needed.extend(self.package(user).depends.iter().copied().filter(is_new));
             at = needed.get(next).copied();
             next += 1;
         }
