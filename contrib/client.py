@@ -46,9 +46,11 @@ class Client:
         trusted = self.known.get("authority", joined["authority"])
         self.server = Server(joined["url"], joined["build"], trusted, self.known["token"])
         self.build = self.server.post("describe", {})
-        if trusted:
-            self.known["authority"] = self.server.retry(lambda: self.server.once("GET", "authority")).decode()
-            write_secret(self.dir / "client.json", self.known)
+        # A server that has no such list does not change its authority.
+        with contextlib.suppress(Refused):
+            if trusted:
+                self.known["authority"] = self.server.retry(lambda: self.server.once("GET", "authority")).decode()
+                write_secret(self.dir / "client.json", self.known)
         self.settings = tomllib.loads(self.build["settings"])
         self.downloading, self.fetching, self.saying_hello = threading.Lock(), threading.Lock(), threading.Lock()
         self.kit, makeconf = self.file_of_build("kit"), self.file_of_build("makeconf")
