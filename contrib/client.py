@@ -46,11 +46,8 @@ class Client:
         trusted = self.known.get("authority", joined["authority"])
         self.server = Server(joined["url"], joined["build"], trusted, self.known["token"])
         self.build = self.server.post("describe", {})
-        # A server that has no such list does not change its authority.
-        with contextlib.suppress(Refused):
-            if trusted:
-                self.known["authority"] = self.server.retry(lambda: self.server.once("GET", "authority")).decode()
-                write_secret(self.dir / "client.json", self.known)
+        if trusted:
+            self.keep_authorities(joined)
         self.settings = tomllib.loads(self.build["settings"])
         self.downloading, self.fetching, self.saying_hello = threading.Lock(), threading.Lock(), threading.Lock()
         self.kit, makeconf = self.file_of_build("kit"), self.file_of_build("makeconf")
@@ -61,6 +58,16 @@ class Client:
         # Guards what follows; notified when an attempt begins or ends, and when the client has to leave.
         self.changed = threading.Condition()
         self.attempts, self.is_leaving, self.failure = {}, False, None
+
+    def keep_authorities(self, joined):
+        """Trusts the authorities that the server announces, from the next start on."""
+        # A server that has no such list does not change its authority.
+        with contextlib.suppress(Refused):
+            listed = self.server.retry(lambda: self.server.once("GET", "authority")).decode()
+            # Fails if it is no list of certificates. An empty one would stand for the authorities of the system.
+            Server(joined["url"], joined["build"], listed or "empty", "")
+            self.known["authority"] = listed
+            write_secret(self.dir / "client.json", self.known)
 
     def file_of_build(self, name):
         """Downloads a file of the build; None if it has none."""
