@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 const MAX_CLOCK_ERROR: Duration = DAY.saturating_mul(30);
 /// How long the server's certificate is valid.
 pub const LEAF_LIFETIME: Duration = DAY.saturating_mul(90);
-/// The same of an authority that ends soon. It is renewed after 30 days.
+/// How long it is valid at least, even if its authority ends before: it is renewed after 30 days.
 const SHORTEST_LEAF_LIFETIME: Duration = DAY.saturating_mul(40);
 const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(3_650);
 /// An authority has a successor when it has no more time left than this.

@@ -197,7 +197,7 @@ impl FarmDistfiles {
         listed
     }
 
-    /// Takes the wanted files of a result. `blob` returns the path of a blob.
+    /// Takes the wanted files that a client has uploaded. `blob` returns the path of a blob.
     pub(super) fn take(&mut self, location: &str, distfiles: &[Distfile], blob: impl Fn(Digest) -> PathBuf) {
         if distfiles.is_empty() {
             return;
