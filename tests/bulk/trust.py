@@ -86,6 +86,29 @@ def after_a_build(tanto, directory):
     print(f"ok distrust: of {len(first)} packages, {len(again)} are built again by another client")
 
 
+def without_clients(tanto, directory):
+    """A build on one machine records nothing, until other machines have built packages."""
+    config = directory / "bulk.toml"
+    with Farm(tanto, directory, LOCATIONS, "build_clients = 1\n", kind=Some) as farm:
+        shared = config.read_text()
+        alone = "".join(line for line in shared.splitlines(True) if not line.startswith(("listen", "server_url")))
+        config.write_text(alone)
+        farm.place.build(0)
+        assert not builds(farm), builds(farm)
+        config.write_text(shared + places(away=["*/*"]))
+        farm.serve()
+        start(farm, "member", "away")
+        farm.wait(farm.start("build.log", "build", "--resolved", "presolve", "--again"), 0, "build.log")
+        first = builds(farm)
+        assert {client for _, _, client in first} == {"member"}, first
+        config.write_text(alone)
+        farm.place.build(0, "--again")
+        again = builds(farm)[len(first):]
+        assert sorted(name for _, name, _ in again) == farm.place.packages(), again
+        assert not any(client == "member" for _, _, client in again), again
+    print("ok provenance: a build on one machine replaces that of a client")
+
+
 def during_a_build(tanto, directory):
     """One package waits for a client that comes only afterwards."""
     config = directory / "bulk.toml"
@@ -137,7 +160,7 @@ def main():
     if not can_create_sandboxes(None):
         print("trust: skipped: this machine permits no sandboxes")
         return
-    for test in (after_a_build, during_a_build, trusted_clients_build_what_many_need):
+    for test in (after_a_build, without_clients, during_a_build, trusted_clients_build_what_many_need):
         with tempfile.TemporaryDirectory() as directory:
             test(tanto, Path(directory))
 

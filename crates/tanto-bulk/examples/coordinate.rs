@@ -127,6 +127,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
         sources: Sources::default(),
         workdirs: Workdirs::of(&directory.to_string_lossy()),
         farm: None,
+        keeps_provenance: false,
         sampler: None,
     };
     let (_, plan, journal) = build.run(plan, &times, journal).map_err(|bad| format!("{bad:?}"))?;

@@ -83,6 +83,8 @@ pub struct Build<'a> {
     pub workdirs: Workdirs,
     /// Builds packages on other machines too.
     pub farm: Option<Farm>,
+    /// Record how packages are built: needed once other machines have built some.
+    pub keeps_provenance: bool,
     /// Samples free memory and disk space; `None`: no admission control.
     pub sampler: Option<&'a mut dyn FnMut() -> ResourceSample>,
 }
@@ -92,7 +94,19 @@ impl Build<'_> {
     /// has to finish the journal.
     pub fn run(self, plan: Plan, times: &[u64], journal: Journal) -> Result<(BuildOutcome, Plan, Journal), PlanError> {
         let mut schedule = plan.schedule(times)?;
-        let Build { settings, runner, view, clock, epoch_ms, control, sources, workdirs, farm, sampler } = self;
+        let Build {
+            settings,
+            runner,
+            view,
+            clock,
+            epoch_ms,
+            control,
+            sources,
+            workdirs,
+            farm,
+            keeps_provenance,
+            sampler,
+        } = self;
         let mut estimator = TimeLeftEstimator::default();
         for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
             let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
@@ -110,6 +124,7 @@ impl Build<'_> {
             control,
             sources,
             farm,
+            keeps_provenance,
             dispatch: Dispatch::new(times, slots, clock.now_ms()),
             workdirs,
             estimator,

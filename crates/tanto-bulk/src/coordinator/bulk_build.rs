@@ -121,8 +121,8 @@ fn run_locked<V: View>(
     if let Some(farm) = &mut farm {
         farm.starter = starter;
     }
-    let journal = Journal::start(store, run).map_err(BulkError::of("starting"))?;
-    let (outcome, plan, store) = build(config, &settings, (plan, sources, farm), &estimates, journal, &mut view()?)?;
+    let (outcome, plan, store) =
+        build(config, &settings, (plan, sources, farm), &estimates, (store, run), &mut view()?)?;
     let summary = queries::summary(&store, run)?;
     let has_failed = plan.packages.iter().any(|it| matches!(it.state(), State::Failed | State::MachineFailed));
     let end = match outcome {
@@ -143,9 +143,11 @@ fn build(
     settings: &BuildSettings,
     (plan, sources, farm): (Plan, Sources, Option<Farm>),
     estimates: &[Estimate],
-    mut journal: Journal,
+    (store, run): (Database, i64),
     view: &mut dyn View,
 ) -> Result<(BuildOutcome, Plan, Database), BulkError> {
+    let keeps_provenance = farm.is_some() || store.has_provenance()?;
+    let mut journal = Journal::start(store, run).map_err(BulkError::of("starting"))?;
     plan.rows()
         .chain(plan.option_rows())
         .chain(plan.estimate_rows(estimates))
@@ -177,6 +179,7 @@ fn build(
         sources,
         workdirs: Workdirs::of(&config.state),
         farm,
+        keeps_provenance,
         sampler: Some(&mut sampler),
     };
     let (outcome, plan, journal) = build.run(plan, &times, journal)?;

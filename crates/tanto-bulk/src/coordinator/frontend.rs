@@ -45,6 +45,7 @@ pub struct Coordinator<'a> {
     pub dispatch: Dispatch,
     /// Builds packages on other machines, if the configuration permits that.
     pub farm: Option<Farm>,
+    pub keeps_provenance: bool,
     pub workdirs: Workdirs,
     pub estimator: TimeLeftEstimator,
     /// When the build began.

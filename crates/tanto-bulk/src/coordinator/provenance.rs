@@ -23,6 +23,9 @@ const SHOWN: usize = 12;
 impl Coordinator<'_> {
     /// Returns the packages and the tree that an attempt that begins now is made with.
     pub(super) fn built_with(&self, package: PackageId) -> BuiltWith {
+        if !self.keeps_provenance {
+            return BuiltWith::default();
+        }
         let all = self.plan.all_dependencies(package);
         let digest = |needed: &PackageId| {
             let name = &self.plan.package(*needed).name;
@@ -34,6 +37,9 @@ impl Coordinator<'_> {
 
     /// Records how a package was built. Its file was recorded.
     pub(super) fn record_provenance(&mut self, package: PackageId) {
+        if !self.keeps_provenance {
+            return;
+        }
         let (name, current, running) =
             (&self.plan.package(package).name, self.current(package), &self.running[&package]);
         let token = match current.client {

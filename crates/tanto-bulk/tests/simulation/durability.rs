@@ -139,6 +139,7 @@ fn build(
         sources: Sources::default(),
         workdirs: Workdirs::of(world.scratch.text()),
         farm: None,
+        keeps_provenance: false,
         sampler: None,
     };
     let (_, _, journal) = build.run(plan, &times, journal).unwrap();

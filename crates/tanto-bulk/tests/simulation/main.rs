@@ -149,8 +149,19 @@ impl World {
         let (settings, view, epoch_ms) = (&self.settings, &mut NoView, 1_000_000);
         let mut read = || reading.unwrap_or_default();
         let sampler = reading.map(|_| &mut read as &mut dyn FnMut() -> ResourceSample);
-        let build =
-            Build { settings, runner, view, clock: &clock, epoch_ms, control, sources, workdirs, farm: None, sampler };
+        let build = Build {
+            settings,
+            runner,
+            view,
+            clock: &clock,
+            epoch_ms,
+            control,
+            sources,
+            workdirs,
+            farm: None,
+            keeps_provenance: true,
+            sampler,
+        };
         let (outcome, plan, journal) = build.run(plan, &times, journal).unwrap();
         journal.finish().unwrap();
         (outcome, plan)

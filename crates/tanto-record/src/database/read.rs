@@ -117,6 +117,11 @@ impl Database {
         self.all(BUILT, [], |row| provenance(row).map(&mut each)).map(drop)
     }
 
+    /// Returns whether it is recorded of any package how it was built.
+    pub fn has_provenance(&self) -> Result<bool> {
+        Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM provenance)", [], |row| row.get(0))?)
+    }
+
     /// Returns how a package was built last.
     pub fn provenance_of(&self, name: &str) -> Result<Option<ProvenanceRow>> {
         Ok(self.db.query_row(LAST_BUILT, [name], provenance).optional()?)

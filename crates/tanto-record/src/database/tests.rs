@@ -203,9 +203,11 @@ fn builds_are_kept_in_their_order_and_tokens_are_distrusted() {
         })
     };
     let run = store.begin_run(0).unwrap();
+    assert!(!store.has_provenance().unwrap());
     let changes: Vec<Change> = rows.iter().cloned().map(Change::Built).collect();
     store.apply(run, &changes).unwrap();
     let mut all = Vec::new();
+    assert!(store.has_provenance().unwrap());
     store.each_provenance(|row| all.push(row)).unwrap();
     assert_eq!(all, rows);
     assert_eq!(store.provenance_of("b-1").unwrap().as_ref(), Some(&rows[2]));
