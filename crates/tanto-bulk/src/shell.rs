@@ -1,17 +1,21 @@
 //! Quoting for the shell, and running shell commands.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Quotes a word.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._/,@=:".contains(&byte);
+/// Quotes a word if necessary.
+pub(crate) fn quoted<'a>(word: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
+    let word = word.into();
+    let plain = |byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_' | b'/' | b',' | b'@' | b'=' | b':')
+    };
     if !word.is_empty() && word.bytes().all(plain) {
-        word.to_owned()
+        word
     } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+        Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
     }
 }
 
@@ -19,7 +23,7 @@ pub(crate) fn quoted(word: &str) -> String {
 pub(crate) fn options(all: &[(&str, &str)]) -> String {
     let mut words = String::new();
     for (key, value) in all {
-        let _ = write!(words, " {}", quoted(&format!("--{key}={value}")));
+        let _ = write!(words, " {}", quoted(format!("--{key}={value}")));
     }
     words
 }

@@ -206,8 +206,12 @@ impl<T, P> Loop<'_, T, P> {
 
     fn start_elsewhere(&mut self, may_start_here: bool) -> Result<(), Fatal> {
         let Build { frontend, schedule, view, clock, .. } = &mut self.build;
+        let started = frontend.start_elsewhere(may_start_here, schedule, *view)?;
+        if started.is_empty() {
+            return Ok(());
+        }
         let start_ms = clock.now_ms();
-        for (job, info) in frontend.start_elsewhere(may_start_here, schedule, *view)? {
+        for (job, info) in started {
             view.event(Event::Started { job, info: &info, at_ms: start_ms });
             self.running.insert(job, Running { info, start_ms });
         }

@@ -117,7 +117,7 @@ impl BuildSettings {
     /// Clears `one_user` if the tree builds unprivileged: packages need no other users then. `location`: any package.
     pub fn check_unprivileged(&mut self, location: &str) {
         let Some(sandbox) = self.sandbox.as_ref().filter(|_| self.one_user) else { return };
-        let (dir, make) = (quoted(&format!("{}/{location}", self.pkgsrc)), quoted(&self.make));
+        let (dir, make) = (quoted(format!("{}/{location}", self.pkgsrc)), quoted(&self.make));
         let output = sandbox.output_of(&format!("cd {dir} && {make} show-var VARNAME=UNPRIVILEGED"));
         self.one_user = !output.is_ok_and(|output| output.trim().eq_ignore_ascii_case("yes"));
     }

@@ -131,7 +131,7 @@ impl Sandbox {
     pub fn check_usable(&self, pkgsrc: &str, programs: &[&str], question: &str) -> Result<String, String> {
         let mut line = format!("cd {} || exit 1", quoted(pkgsrc));
         for program in programs {
-            let name = quoted(program);
+            let name = quoted(*program);
             line += &format!("; command -v {name} >/dev/null || {{ echo {name}: not found; exit 1; }}");
         }
         self.output_of(&format!("{line}; ({question}) 2>/dev/null || :"))
@@ -263,7 +263,7 @@ impl Sandbox {
         let Some(store) = &self.layers else { return self.inside(client, line, StageAccess::default()) };
         let file = self.place(client).dir().join("needs");
         match (LayerRequest { store: store.clone(), dependencies }).write(&file) {
-            Ok(()) => format!("{} --needs={} -- {}", self.enter(client), quoted(&file.to_string_lossy()), quoted(line)),
+            Ok(()) => format!("{} --needs={} -- {}", self.enter(client), quoted(file.to_string_lossy()), quoted(line)),
             // The command reports the same error.
             Err(_) => self.inside(client, line, StageAccess::default()),
         }
@@ -276,7 +276,7 @@ impl Sandbox {
 
     fn enter(&self, client: usize) -> String {
         let place = self.place(client);
-        format!("{} bulk enter --place={}", quoted(&self.program), quoted(&place.dir().to_string_lossy()))
+        format!("{} bulk enter --place={}", quoted(&self.program), quoted(place.dir().to_string_lossy()))
     }
 }
 

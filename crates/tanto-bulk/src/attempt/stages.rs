@@ -100,7 +100,7 @@ impl StageCommands<'_> {
 
 /// Returns a line that runs `line` and then writes the size of a directory into a file. Measuring cannot fail.
 fn measuring(line: &str, dir: &str, file: &Path) -> String {
-    format!("{line} && {{ du -skx {dir} >{} 2>/dev/null || :; }}", quoted(&file.to_string_lossy()))
+    format!("{line} && {{ du -skx {dir} >{} 2>/dev/null || :; }}", quoted(file.to_string_lossy()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The note of the work directory of a package that is built without a sandbox, to measure it and to remove it after a
 //! killed build.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
 
@@ -34,8 +35,8 @@ impl WorkdirNote {
         format!("\"$(cat {})\"", self.quoted())
     }
 
-    fn quoted(&self) -> String {
-        quoted(&self.file.to_string_lossy())
+    fn quoted(&self) -> Cow<'_, str> {
+        quoted(self.file.to_string_lossy())
     }
 
     /// Returns the work directory, if it is noted.

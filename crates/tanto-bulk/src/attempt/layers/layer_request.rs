@@ -106,14 +106,14 @@ const MAX_PATHS: usize = 3_000;
 
 /// Returns the line that calls pkg_add. It also registers installed packages in layers as users, which pkg_add cannot do.
 fn pkg_add_line(dependencies: &Dependencies, pkgdb: &Path, needs_pkg_add: &[NeedsPkgAdd]) -> Option<String> {
-    let (path, db) = (quoted(&dependencies.packages.to_string_lossy()), quoted(&pkgdb.to_string_lossy()));
+    let (path, db) = (quoted(dependencies.packages.to_string_lossy()), quoted(pkgdb.to_string_lossy()));
     let lines: Vec<String> = needs_pkg_add
         .iter()
         .map(|it| {
             let automatic = if it.automatic { " -A" } else { "" };
             let mut line = format!("PKG_PATH={path} {} -K {db}{automatic} {}", dependencies.pkg_add, quoted(&it.name));
             if !it.needed_by.is_empty() {
-                let users: Vec<String> = it.needed_by.iter().map(|user| quoted(user)).collect();
+                let users: Vec<_> = it.needed_by.iter().map(|user| quoted(user)).collect();
                 line += &format!(" && printf '%s\\n' {} >>{db}/{}/+REQUIRED_BY", users.join(" "), quoted(&it.name));
             }
             line

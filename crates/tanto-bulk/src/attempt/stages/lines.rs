@@ -31,24 +31,29 @@ impl Writer<'_> {
             let _ = write!(line, "MAKE_PROGRAM={} ", quoted(&make_wrappers.bmake));
         }
         for word in [make.as_str()].iter().chain(targets) {
-            line += &quoted(word);
+            line += &quoted(*word);
             line.push(' ');
         }
-        line += &self.arguments(distdir);
+        self.add_arguments(distdir, &mut line);
         let line = match &self.settings.user {
             Some(user) if unprivileged => format!("su {} -c {}", quoted(user), quoted(&line)),
             _ => line,
         };
-        format!("cd {} && {line}", quoted(&format!("{pkgsrc}/{}", self.spec.location)))
+        format!("cd {} && {line}", quoted(format!("{pkgsrc}/{}", self.spec.location)))
     }
 
     /// The arguments of make in all stages, besides the targets.
-    pub fn arguments(&self, distdir: &str) -> String {
+    pub fn arguments(&self) -> String {
         let mut line = String::new();
+        self.add_arguments(&self.settings.distdir, &mut line);
+        line
+    }
+
+    fn add_arguments(&self, distdir: &str, line: &mut String) {
         let jobs = format!("MAKE_JOBS={}", self.settings.make_jobs);
         let always = ["BATCH=1", "DEPENDS_TARGET=/nonexistent", &jobs];
         for word in always.into_iter().chain(self.settings.platform_vars.iter().map(String::as_str)) {
-            line += &quoted(word);
+            *line += &quoted(word);
             line.push(' ');
         }
         if self.settings.sandbox.is_some() {
@@ -56,14 +61,13 @@ impl Writer<'_> {
         }
         let _ = write!(line, "DISTDIR={} ", quoted(distdir));
         for argument in &self.spec.arguments {
-            line += &quoted(argument);
+            *line += &quoted(argument);
             line.push(' ');
         }
         if let Some(make_wrappers) = &self.settings.make_wrappers {
             let _ = write!(line, "GMAKE={} ", quoted(&make_wrappers.gmake));
         }
-        let _ = write!(line, "WRKLOG={}", quoted(&format!("{}/work.log", self.dir())));
-        line
+        let _ = write!(line, "WRKLOG={}", quoted(format!("{}/work.log", self.dir())));
     }
 
     /// Runs a target; in the phase that USERGROUP_PHASE names, creates the package's users and groups before.
@@ -83,7 +87,7 @@ impl Writer<'_> {
     pub fn client_clean(&self) -> String {
         let BuildSettings { prefix, pkgdb, bootstrapkit, .. } = self.settings;
         let (prefix, pkgdb, kit) = (quoted(prefix), quoted(pkgdb), quoted(bootstrapkit));
-        let dir = quoted(&self.dir());
+        let dir = quoted(self.dir());
         // The directories themselves stay: locks are held on them, and they may be mount points. The unprivileged user
         // writes to the work log too.
         format!(
@@ -95,7 +99,7 @@ impl Writer<'_> {
 
     pub fn depends(&self) -> String {
         let BuildSettings { packages, pkgdb, pkg_add, .. } = self.settings;
-        let mut line = format!("PKG_PATH={} {pkg_add} -K {}", quoted(&format!("{packages}/All")), quoted(pkgdb));
+        let mut line = format!("PKG_PATH={} {pkg_add} -K {}", quoted(format!("{packages}/All")), quoted(pkgdb));
         for name in &self.spec.depends {
             line.push(' ');
             line += &quoted(name);
@@ -113,7 +117,7 @@ impl Writer<'_> {
         if self.spec.bootstrap {
             return line;
         }
-        let (path, db) = (quoted(&format!("{packages}/All")), quoted(pkgdb));
+        let (path, db) = (quoted(format!("{packages}/All")), quoted(pkgdb));
         format!("{line} && PKG_PATH={path} {pkg_add} -K {db} {file}")
     }
 
@@ -122,7 +126,7 @@ impl Writer<'_> {
         let (dir, BuildSettings { prefix, keep_wrkdir, keep_prefix, .. }) = (self.dir(), self.settings);
         let wrkdir = format!("INTO={dir}/{WRKDIR_ARCHIVE}");
         let save = self.make(&["pbulk-save-wrkdir", &wrkdir], false);
-        let pack = format!("tar -czf {} -C / .{}", quoted(&format!("{dir}/{PREFIX_ARCHIVE}")), quoted(prefix));
+        let pack = format!("tar -czf {} -C / .{}", quoted(format!("{dir}/{PREFIX_ARCHIVE}")), quoted(prefix));
         [(keep_wrkdir, save), (keep_prefix, pack)]
             .into_iter()
             .filter_map(|(wanted, line)| wanted.then(|| format!("{{ {line}; }};")))
@@ -142,6 +146,6 @@ impl Writer<'_> {
     /// Cleans the work directory. Make may be asked for more.
     pub fn clean(&self, more: &[&str], keeps_package: bool) -> String {
         let clean = self.make(&[&["clean"], more].concat(), false);
-        if keeps_package { clean } else { format!("rm -f {}; {clean}", quoted(&self.file())) }
+        if keeps_package { clean } else { format!("rm -f {}; {clean}", quoted(self.file())) }
     }
 }

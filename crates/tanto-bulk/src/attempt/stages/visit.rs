@@ -67,13 +67,13 @@ impl<'a> Visit<'a> {
     /// Returns the line that runs a shell, or a command in its place, in the package's directory.
     pub fn shell(&self, command: Option<&str>) -> String {
         let (attempt_dir, package) = (self.writer().dir(), &self.spec);
-        let programs = quoted(&format!("{attempt_dir}/{PROGRAMS}"));
+        let programs = quoted(format!("{attempt_dir}/{PROGRAMS}"));
         let shell = match command {
             Some(command) => format!("exec /bin/sh -c {}", quoted(command)),
             None => "[ -x \"$SHELL\" ] || SHELL=/bin/sh; exec \"$SHELL\" -i".to_owned(),
         };
-        let dir = quoted(&format!("{}/{}", self.settings.pkgsrc, package.location));
-        let prompt = quoted(&format!("{} $ ", package.name));
+        let dir = quoted(format!("{}/{}", self.settings.pkgsrc, package.location));
+        let prompt = quoted(format!("{} $ ", package.name));
         self.inside(&format!("cd {dir} || exit 126; PATH={programs}:$PATH PS1={prompt}; export PATH PS1; {shell}"))
     }
 
@@ -91,9 +91,9 @@ impl<'a> Visit<'a> {
 fn make_script(writer: &Writer<'_>) -> String {
     let Writer { settings, spec: package } = writer;
     let installs = if package.user_destdir { "" } else { INSTALLS };
-    let dir = quoted(&format!("{}/{}", settings.pkgsrc, package.location));
+    let dir = quoted(format!("{}/{}", settings.pkgsrc, package.location));
     let user = quoted(settings.user.as_deref().unwrap_or_default());
-    let (make, arguments) = (quoted(&settings.make), quoted(&writer.arguments(&settings.distdir)));
+    let (make, arguments) = (quoted(&settings.make), quoted(writer.arguments()));
     format!(
         "#!/bin/sh\n# Runs make as the stages of {} do.\nuser={user}\nline={}\nfor word; do\n\
              \tcase $word in {AS_ROOT}{installs}) user= ;; esac\n\
@@ -101,7 +101,7 @@ fn make_script(writer: &Writer<'_>) -> String {
              line=\"$line \"{arguments}\ncd {dir} || exit\n\
              [ -z \"$user\" ] || exec su \"$user\" -c \"$line\"\neval \"exec $line\"\n",
         package.name,
-        quoted(&make),
+        quoted(&*make),
     )
 }
 

@@ -418,9 +418,10 @@ impl ScanDirs {
 
     pub fn line(&self, what: ScanKind, location: &str, config: &Config, (environment, facts): (&str, &str)) -> String {
         let make = quoted(&config.make);
-        let dir = quoted(&format!("{}/{location}", config.pkgsrc));
-        let log = quoted(&self.log(location).to_string_lossy());
-        let cache = quoted(&self.cache.to_string_lossy());
+        let dir = quoted(format!("{}/{location}", config.pkgsrc));
+        let log = self.log(location);
+        let log = quoted(log.to_string_lossy());
+        let cache = quoted(self.cache.to_string_lossy());
         let begin = format!("cd {dir} && exec 2>{log} &&");
         match what {
             ScanKind::Packages => {
