@@ -140,7 +140,8 @@ impl PackageInstall {
                 return Ok(code(status));
             }
         }
-        rename_durably(&self.new, &self.place).map(|()| 0)
+        fs::rename(&self.new, &self.place)?;
+        sync_directory_of(&self.place).map(|()| 0)
     }
 
     /// If this fails, the next file replaces it.
@@ -149,9 +150,8 @@ impl PackageInstall {
     }
 }
 
-/// Gives a package file its final name. The database records the package after this.
-pub fn rename_durably(new: &Path, place: &Path) -> io::Result<()> {
-    fs::rename(new, place)?;
+/// Makes the new name of a package file durable. The database records the package after this.
+pub fn sync_directory_of(place: &Path) -> io::Result<()> {
     place.parent().map_or(Ok(()), |dir| fs::File::open(dir)?.sync_all())
 }
 

@@ -74,33 +74,63 @@ pub(crate) fn move_file(from: &Path, to: &Path, durable: bool) -> io::Result<Fil
     copy(&mut content, to, durable)
 }
 
-/// The mode of files that others may read.
-pub(crate) const READABLE: u32 = 0o644;
-
 /// Copies a file from another file system, or one that others could change.
 fn copy(content: &mut File, to: &Path, durable: bool) -> io::Result<File> {
-    let new = to.with_file_name(temp_name(&std::process::id().to_string()));
-    let mut copied = claim(&new)?;
-    let mut fill = || {
-        io::copy(content, &mut copied)?;
-        copied.set_permissions(Permissions::from_mode(READABLE))?;
+    let mut copied = NewFile::create(to.with_file_name(temp_name(&std::process::id().to_string())))?;
+    io::copy(content, &mut copied.file)?;
+    copied.publish(to, durable)
+}
+
+/// The mode of files that others may read.
+const READABLE: u32 = 0o644;
+
+/// A file under a temporary name. It is removed unless it is published.
+pub(crate) struct NewFile {
+    /// It has a lock.
+    pub file: File,
+    path: TempPath,
+}
+
+impl NewFile {
+    /// Creates an empty file. `path` ends with a `temp_name`.
+    pub fn create(path: PathBuf) -> io::Result<NewFile> {
+        Ok(NewFile { file: claim(&path)?, path: TempPath(Some(path)) })
+    }
+
+    /// Makes the file readable, and moves it to its place; `durable`: its content is on the disk before. While the returned
+    /// file is open, `leftovers` does not return the new one.
+    pub fn publish(self, to: &Path, durable: bool) -> io::Result<File> {
+        self.file.set_permissions(Permissions::from_mode(READABLE))?;
         if durable {
-            copied.sync_all()?;
+            self.file.sync_all()?;
         }
-        fs::rename(&new, to)
-    };
-    match fill() {
-        Ok(()) => Ok(copied),
-        Err(error) => {
+        self.path.rename(to)?;
+        Ok(self.file)
+    }
+}
+
+/// The path of a file that is removed, unless it gets another name.
+struct TempPath(Option<PathBuf>);
+
+impl TempPath {
+    fn rename(mut self, to: &Path) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |path| fs::rename(path, to))?;
+        self.0 = None;
+        Ok(())
+    }
+}
+
+impl Drop for TempPath {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
             // If it cannot be removed now, the next preparation does.
-            let _ = fs::remove_file(&new);
-            Err(error)
+            let _ = fs::remove_file(path);
         }
     }
 }
 
 /// Creates an empty file with a lock that lasts while it is open. Fails if another process holds the lock.
-pub(crate) fn claim(path: &Path) -> io::Result<File> {
+pub(super) fn claim(path: &Path) -> io::Result<File> {
     loop {
         let claimed = lock::open_lock_file(path)?;
         if !lock::try_lock_exclusive(&claimed)? {

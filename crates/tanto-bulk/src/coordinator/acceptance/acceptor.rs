@@ -1,9 +1,8 @@
 //! The process that accepts results: copies logs, has packages opened, installs and compares them.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +16,7 @@ use super::messages::{
     self, AcceptAnswer, AcceptRequest, AcceptedPackage, AcceptorRequest, CompareRequest, Destination, IncomingPackage,
     InspectRequest, StoredPackage, Taken,
 };
-use crate::attempt::distfiles::atomic_move::{READABLE, claim};
+use crate::attempt::distfiles::atomic_move::NewFile;
 use crate::coordinator::install_artifact;
 use crate::error::cause;
 
@@ -79,7 +78,7 @@ impl Acceptor {
         let Some(package) = &request.package else { return Ok(Taken::Logs) };
         let installed = match &package.destination {
             Destination::Attempt(name) => self.copy(package, &request.dir.join(name)).map(|()| None),
-            Destination::Packages { new, place } => self.install(package, new, place).map(Some),
+            Destination::Packages { new, place } => self.install(package, new, place),
         };
         let installed = installed.map_err(|why| {
             // Later steps of the failed attempt have logs.
@@ -95,22 +94,12 @@ impl Acceptor {
     }
 
     /// Installs a package durably. Returns its SHA512.
-    fn install(&mut self, package: &IncomingPackage, new: &Path, place: &Path) -> Result<String, String> {
+    fn install(&mut self, package: &IncomingPackage, new: &Path, place: &Path) -> Result<Option<String>, String> {
         place.parent().map_or(Ok(()), fs::create_dir_all).map_err(not_installed)?;
-        // It stays open, and so locked, until it is renamed.
-        let file = claim(new).map_err(not_installed)?;
-        let mut install = || {
-            let copy = DigestReader::installing(&package.blob, &file).map_err(not_copied)?;
-            let sha512 = self.open(package, copy)?;
-            file.set_permissions(Permissions::from_mode(READABLE)).map_err(not_installed)?;
-            file.sync_all().map_err(not_installed)?;
-            install_artifact::rename_durably(new, place).map_err(not_installed)?;
-            Ok(sha512.unwrap_or_default())
-        };
-        install().inspect_err(|_| {
-            // If this fails, the next file replaces it.
-            let _ = fs::remove_file(new);
-        })
+        let new = NewFile::create(new.to_owned()).map_err(not_installed)?;
+        let sha512 = self.open(package, DigestReader::installing(&package.blob, &new.file).map_err(not_copied)?)?;
+        new.publish(place, true).and_then(|_| install_artifact::sync_directory_of(place)).map_err(not_installed)?;
+        Ok(sha512)
     }
 
     /// Reads a package, and has it opened meanwhile. Returns its SHA512 if that was computed.

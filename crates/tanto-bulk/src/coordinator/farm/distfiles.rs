@@ -2,10 +2,9 @@
 //! clients that have fetched them. A thread hashes and copies; only files that are as listed in the tree count.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -17,7 +16,7 @@ use tanto_sys::fs::file::open_no_follow;
 use tanto_sys::fs::file_stamp::FileStamp;
 
 use super::fetch_claims::FetchClaims;
-use crate::attempt::distfiles::atomic_move::{claim, temp_name};
+use crate::attempt::distfiles::atomic_move::{NewFile, temp_name};
 use crate::config::{Config, Stage};
 use crate::coordinator::dispatch::lease::LeaseState;
 use crate::coordinator::dispatch::{ClientIndex, Dispatch};
@@ -293,19 +292,13 @@ fn hash(path: &Path) -> io::Result<HashedFile> {
 /// Copies a blob to its place, unless a file is there.
 fn take(to: &Path, file: &ListedDistfile, blob: &Path) -> io::Result<HashedFile> {
     to.parent().map_or(Ok(()), fs::create_dir_all)?;
-    let new = to.with_file_name(temp_name(&format!("{}-farm", std::process::id())));
-    let mut copied = claim(&new)?;
-    let mut fill = || {
-        let digests = copy(&mut open_no_follow(blob)?.take(file.size), &mut copied)?;
-        if digests.sha512 != file.sha512 || fs::symlink_metadata(to).is_ok() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        copied.set_permissions(Permissions::from_mode(0o644))?;
-        copied.sync_all()?;
-        fs::rename(&new, to)?;
-        Ok(HashedFile { stamp: FileStamp::of(&copied)?, digests: Some(digests) })
-    };
-    fill().inspect_err(|_| drop(fs::remove_file(&new)))
+    let mut new = NewFile::create(to.with_file_name(temp_name(&format!("{}-farm", std::process::id()))))?;
+    let digests = copy(&mut open_no_follow(blob)?.take(file.size), &mut new.file)?;
+    if digests.sha512 != file.sha512 || fs::symlink_metadata(to).is_ok() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let copied = new.publish(to, true)?;
+    Ok(HashedFile { stamp: FileStamp::of(&copied)?, digests: Some(digests) })
 }
 
 fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<Digests> {
