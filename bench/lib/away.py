@@ -7,10 +7,10 @@ import re
 import shutil
 import subprocess
 
-from lib import farms, machine
+from lib import farms, machine, pkgsrc
 from lib.timing import Row, print_table
 
-BESIDE, BYTES = "beside", "bytes"
+BESIDE, REAL, BYTES = "beside", "real", "bytes"
 CLIENTS = ("one", "two")
 LOCAL, REMOTE = "2 slots", "2 clients"
 # Packages, and seconds of processor time that each needs.
@@ -25,11 +25,25 @@ def beside(tanto, arguments):
     """Packages that compute, built by two slots and by two clients with one slot each. Both have built them once before: the
     clients have the package tree, and the order follows from the times."""
     farms.Working.turns = turns(SECONDS)
+    return compare(tanto, arguments, BESIDE, (farms.Working, range(WORKING)), f"{WORKING} packages of {SECONDS} s")
+
+
+def real(tanto, arguments):
+    """The same with the packages of a prepared tree."""
+    tree, why = pkgsrc.find(os.environ.get("TANTO_PKGSRC"), needs_pbulk=False)
+    if tree is None:
+        print(f"\n{REAL}: skipped: {why}")
+        return {}
+    return compare(tanto, arguments, REAL, (farms.RealPlace, tree), f"{len(tree.limited())} directories")
+
+
+def compare(tanto, arguments, name, packages, title):
+    kind, what = packages
     place = farms.begin("local")
-    local = farms.Working(tanto, place, range(WORKING), 'sandbox = "bind"\nbuild_clients = 2\n')
+    local = kind(tanto, place, what, 'sandbox = "bind"\nbuild_clients = 2\n')
     rows = {label: Row(label) for label in (LOCAL, REMOTE)}
-    with farms.farm(tanto, BESIDE, farms.Working, range(WORKING)) as farm:
-        clients = [farm.client(name, 1) for name in CLIENTS]
+    with farms.farm(tanto, name, kind, what) as farm:
+        clients = [farm.client(client, 1) for client in CLIENTS]
         runs = {LOCAL: lambda: here(local), REMOTE: lambda: farm.run(clients, "--again")}
         for run in runs.values():
             run()
@@ -39,8 +53,8 @@ def beside(tanto, arguments):
                 rows[label].wall.append(used.wall * 1e3)
                 rows[label].cpu.append(used.cpu() * 1e3)
     shutil.rmtree(place)
-    print_table(f"{BESIDE}: {WORKING} packages of {SECONDS} s", list(rows.values()))
-    return {(BESIDE, label): row for label, row in rows.items()}
+    print_table(f"{name}: {title}", list(rows.values()))
+    return {(name, label): row for label, row in rows.items()}
 
 
 def turns(seconds):
@@ -52,7 +66,9 @@ def turns(seconds):
 def here(place):
     with (place.directory / "build.log").open("ab") as log:
         command = place.command("build", "--resolved", "presolve", "--again")
-        used = farms.finish(subprocess.Popen(command, cwd=place.directory, env=place.environment, stdout=log, stderr=log))
+        build = subprocess.Popen(command, cwd=place.directory, env=place.environment, stdout=log, stderr=log)
+        used = farms.finish(build)
+    farms.check_end(build, place)
     return farms.Used(farms.span(place.directory), used)
 
 

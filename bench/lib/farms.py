@@ -18,6 +18,7 @@ sys.path.insert(0, str(machine.ROOT / "tests/bulk"))
 
 from farm import Farm, joined, through, until  # noqa: E402
 from place import Place, can_create_sandboxes  # noqa: E402, F401
+from real_place import RealPlace  # noqa: E402, F401
 from relay import Relay  # noqa: E402, F401
 
 # Only clients with this label build packages.
@@ -126,8 +127,7 @@ class Watched:
             logs = "\n".join(path.read_text()[-1000:] for path in sorted(self.farm.directory.glob("*.log")))
             raise SystemExit(f"a client has ended:\n{logs}")
         coordinator = finish(process)
-        if process.returncode != 0:
-            raise SystemExit(f"the build ends with {process.returncode}:\n{self.farm.log('build.log')[-3000:]}")
+        check_end(process, self.farm.place)
         time.sleep(REST)
         for client in clients:
             client.terminate()
@@ -176,6 +176,13 @@ def farm(tanto, name, kind, packages):
     with Farm(tanto, directory, packages, f"build_clients = 1\n{AWAY}", kind=kind) as made:
         yield Watched(made)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def check_end(build, place):
+    """Stops if a build has ended unexpectedly."""
+    if build.returncode not in place.ends:
+        log = (place.directory / "build.log").read_text(errors="replace")
+        raise SystemExit(f"the build ends with {build.returncode}:\n{log[-3000:]}")
 
 
 def has_ended(process):

@@ -1,8 +1,8 @@
-"""A prepared package tree with pbulk.
+"""A prepared package tree.
 
-TANTO_PKGSRC names the directory. It contains `bulk.toml` for `tanto bulk`; `pbulk`, a prefix with pkgtools/pbulk; and
-`limited-list`, the directories that can be built without a network. Only directories that bulk.toml declares as emptied are
-written to. For the tutorial (docs/pkgsrc-tutorial.md), TANTO_PKGSRC may also be a bare pkgsrc tree."""
+TANTO_PKGSRC names the directory. It contains `bulk.toml` for `tanto bulk`; `limited-list`, the directories that can be built without
+a network; and, for comparisons with pbulk, `pbulk`, a prefix with pkgtools/pbulk. Only directories that bulk.toml declares as
+emptied are written to. For the tutorial (docs/pkgsrc-tutorial.md), TANTO_PKGSRC may also be a bare pkgsrc tree."""
 
 import os
 import random
@@ -16,18 +16,19 @@ from pathlib import Path
 SETTLED = 0.3
 
 
-def find(place):
+def find(place, needs_pbulk=True):
     """Returns the prepared tree, or None and the reason."""
     if not place:
         return None, "TANTO_PKGSRC names no prepared package tree"
     place = Path(place).resolve()
-    lacking = [name for name in ("bulk.toml", "pbulk", "limited-list") if not (place / name).exists()]
+    wanted = ("bulk.toml", "limited-list", *(["pbulk"] if needs_pbulk else []))
+    lacking = [name for name in wanted if not (place / name).exists()]
     return (None, f"{place} has no {lacking[0]}") if lacking else (Tree(place), None)
 
 
 def source(place):
     """Returns the pkgsrc tree, prepared or bare, or None and the reason."""
-    tree, why = find(place)
+    tree, why = find(place, needs_pbulk=False)
     source = tree.source() if tree else Path(place or ".").resolve()
     if (source / "bootstrap/bootstrap").exists():
         return source, None
@@ -49,11 +50,12 @@ class Tree:
         lines = (self.place / "limited-list").read_text().splitlines()
         return [line for line in lines if line and not line.startswith("#")]
 
-    def write_settings(self, directory, **changes):
-        """Writes a bulk.toml for a run in this directory."""
+    def write_settings(self, directory, omitted=(), **changes):
+        """Writes a bulk.toml for a run in this directory, without some keys."""
         own = {name: str(directory / name) for name in ("packages", "bulklog", "state")}
         path = directory / "bulk.toml"
-        path.write_text("".join(f"{name} = {written(it)}\n" for name, it in {**self.settings, **own, **changes}.items()))
+        settings = {**self.settings, **own, **changes}
+        path.write_text("".join(f"{name} = {written(it)}\n" for name, it in settings.items() if name not in omitted))
         return path
 
     def directories(self):

@@ -1,16 +1,19 @@
-"""Builds all packages of a small tree with two clients, and with two local ones.
+"""Builds all packages of a small tree with two clients, and with two local ones; also those of a prepared package tree, if
+TANTO_PKGSRC names one (bench/lib/pkgsrc.py lists its contents).
 
     away.py TANTO
 
 The states of all packages, the reasons of failures and the content of the package files are equal.
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 from farm import Farm
 from place import Place, can_create_sandboxes
+from real_place import RealPlace, pkgsrc
 
 CATEGORIES = ("base", "devel", "trouble", "kinds")
 # Some packages hang, others never end.
@@ -28,12 +31,12 @@ def differences(ours, theirs):
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def compare(tanto, directory):
+def compare(tanto, directory, kind, categories, limits=""):
     (directory / "local").mkdir()
-    local = Place(tanto, directory / "local", CATEGORIES, f'sandbox = "bind"\nbuild_clients = 2\n{LIMITS}')
+    local = kind(tanto, directory / "local", categories, f'sandbox = "bind"\nbuild_clients = 2\n{limits}')
     local.build(1)
     (directory / "away").mkdir()
-    with Farm(tanto, directory / "away", CATEGORIES, f'{LIMITS}[place]\n"*/*" = "away"\n') as farm:
+    with Farm(tanto, directory / "away", categories, f'{limits}[place]\n"*/*" = "away"\n', kind=kind) as farm:
         farm.serve()
         for name in ("first", "second"):
             farm.token(name)
@@ -56,7 +59,15 @@ def main():
         print("away: skipped: this machine permits no sandboxes")
         return
     with tempfile.TemporaryDirectory() as directory:
-        compare(tanto, Path(directory))
+        compare(tanto, Path(directory), Place, CATEGORIES, LIMITS)
+    tree, why = pkgsrc.find(os.environ.get("TANTO_PKGSRC"), needs_pbulk=False)
+    if tree is None:
+        print(f"away: real packages: skipped: {why}")
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        # The build user reads files there.
+        Path(directory).chmod(0o755)
+        compare(tanto, Path(directory), RealPlace, tree)
 
 
 main()

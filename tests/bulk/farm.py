@@ -7,7 +7,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import time
 
 from place import ROOT, Place
@@ -82,7 +81,7 @@ class Farm:
         # Clients have their directories there.
         self.clients = directory
         self.processes = []
-        self.archive_kit()
+        self.place.archive_kit()
 
     def __enter__(self):
         return self
@@ -92,14 +91,6 @@ class Farm:
             if process.poll() is None:
                 process.kill()
             process.wait()
-
-    def archive_kit(self):
-        """Makes an archive of the kit, with the prefix in it."""
-        prefix = str(self.directory / "prefix").lstrip("/")
-        with tarfile.open(self.directory / "kit.tgz", "w:gz") as archive:
-            archive.add(self.directory / "kit", prefix)
-        config = self.directory / "bulk.toml"
-        config.write_text(config.read_text().replace('bootstrapkit = "kit"', 'bootstrapkit = "kit.tgz"'))
 
     def start(self, log, *words, environment=None):
         return self.launch(log, [self.tanto, "bulk", *words], environment)

@@ -16,6 +16,9 @@ TREE = ROOT / "testdata/pkgsrc"
 class Place:
     """A copy of the tree, with everything that a bulk build needs."""
 
+    # Exit codes of builds.
+    ends = (0,)
+
     def __init__(self, tanto, directory, categories, settings):
         """Scans and resolves the packages of these categories. Settings without a sandbox mean none."""
         if "sandbox = " not in settings:
@@ -39,6 +42,14 @@ class Place:
         if categories:
             (directory / "pscan").write_text("".join(self.scan(categories)))
             self.run("resolve", "--scan", "pscan", "--output", "presolve")
+
+    def archive_kit(self):
+        """Makes an archive of the kit, with the prefix in it."""
+        prefix = str(self.directory / "prefix").lstrip("/")
+        with tarfile.open(self.directory / "kit.tgz", "w:gz") as archive:
+            archive.add(self.directory / "kit", prefix)
+        config = self.directory / "bulk.toml"
+        config.write_text(config.read_text().replace('bootstrapkit = "kit"', 'bootstrapkit = "kit.tgz"'))
 
     def make(self, place, *words):
         command = ["bmake", *words]

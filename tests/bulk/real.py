@@ -8,28 +8,23 @@ sandboxes, or else the directories in the tree's bulk.toml. The tutorial needs o
 minutes for pkgsrc's bootstrap.
 """
 
-import hashlib
 import json
 import os
 import pwd
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
+from place import ROOT
+from real_place import content, pkgsrc
 
-from lib import pkgsrc  # noqa: E402
-from lib.pbulk import Pbulk  # noqa: E402
+from lib.pbulk import Pbulk
 
 # Number of directories to build.
 BUILT = 3
-# Values that depend on the time and place of the build.
-OF_ONE_BUILD = ("+BUILD_INFO", "+BUILD_VERSION", "+SIZE_PKG", "+SIZE_ALL")
 
 
 def run(command, directory, ends=(0,), **more):
@@ -59,19 +54,6 @@ def resolve(tanto, tree, place):
     print(f"ok real resolve: {ours.count('DEPENDS=')} lines equal those of pbulk-resolve")
 
 
-def content(path):
-    """Content of a binary package without the parts that differ in every build."""
-    with tarfile.open(path) as archive:
-        for member in archive:
-            if member.name in OF_ONE_BUILD:
-                continue
-            data = archive.extractfile(member).read() if member.isreg() else b""
-            if member.name == "+CONTENTS":
-                data = data.replace(b"".join(re.findall(rb"(?m)^@comment MD5:.*\n", data)), b"")
-            rights = (member.mode, member.uname, member.gname, member.linkname)
-            yield member.name, rights, hashlib.sha256(data).hexdigest()
-
-
 def build(tanto, tree, place):
     few = tree.limited()[:BUILT]
     (place / "few").write_text("".join(f"{location}\n" for location in few))
@@ -89,7 +71,7 @@ def build(tanto, tree, place):
     theirs = sorted(path.name for path in (place / "pbulk/packages/All").glob("*.tgz"))
     assert ours == theirs, f"pbulk built other packages: {theirs}"
     for name in ours:
-        mine, its = (dict_of(place / where / "All" / name) for where in ("packages", "pbulk/packages"))
+        mine, its = (dict(content(place / where / "All" / name)) for where in ("packages", "pbulk/packages"))
         other = [key for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)]
         assert not other, f"{name}: {other[:5]} differ"
     print(f"ok real build: {len(ours)} packages have the same content as pbulk's")
@@ -170,10 +152,6 @@ def tutorial(tanto, source, place):
     run([tanto, "bulk", "build"], bulk)
     assert report()["costs"] == [], "packages were rebuilt"
     print(f"ok tutorial: the commands of the page build {files} packages")
-
-
-def dict_of(path):
-    return {name: rest for name, *rest in content(path)}
 
 
 def main():
