@@ -107,12 +107,7 @@ impl Build<'_> {
             keeps_provenance,
             sampler,
         } = self;
-        let mut estimator = TimeLeftEstimator::default();
-        for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
-            let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
-            estimator.planned(JobId(package), expected_ms);
-            view.event(Event::Planned { job: JobId(package), expected_ms });
-        }
+        let estimator = announce(&plan, times, view);
         let labels = farm.as_ref().map(|farm| farm.places.local_labels().to_vec()).unwrap_or_default();
         let times = farm.as_ref().map(|farm| farm.times).unwrap_or_default();
         let slots = LocalSlots::new(settings.clients).with_labels(labels);
@@ -165,6 +160,17 @@ impl Build<'_> {
         let (plan, journal) = coordinator.close();
         Ok((outcome, plan, journal))
     }
+}
+
+/// Sends the open packages to the view. Returns an estimator of the time that they take.
+fn announce(plan: &Plan, times: &[u64], view: &mut dyn View) -> TimeLeftEstimator {
+    let mut estimator = TimeLeftEstimator::default();
+    for package in plan.all().filter(|&it| plan.package(it).state() == State::Open) {
+        let expected_ms = times.get(package as usize).and_then(|&ms| i64::try_from(ms).ok());
+        estimator.planned(JobId(package), expected_ms);
+        view.event(Event::Planned { job: JobId(package), expected_ms });
+    }
+    estimator
 }
 
 /// The time in milliseconds since 1970.

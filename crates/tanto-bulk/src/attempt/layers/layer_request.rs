@@ -113,7 +113,7 @@ fn pkg_add_line(dependencies: &Dependencies, pkgdb: &Path, needs_pkg_add: &[Need
             let automatic = if it.automatic { " -A" } else { "" };
             let mut line = format!("PKG_PATH={path} {} -K {db}{automatic} {}", dependencies.pkg_add, quoted(&it.name));
             if !it.needed_by.is_empty() {
-                let users: Vec<_> = it.needed_by.iter().map(|user| quoted(user)).collect();
+                let users: Vec<_> = it.needed_by.iter().map(quoted).collect();
                 line += &format!(" && printf '%s\\n' {} >>{db}/{}/+REQUIRED_BY", users.join(" "), quoted(&it.name));
             }
             line
