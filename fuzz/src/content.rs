@@ -1,4 +1,4 @@
-//! Fuzz targets for the formats of content: manifests of trees, and packs.
+//! Fuzz targets for the formats of content: manifests of trees, packs, and records of inputs.
 
 use std::cmp::Ordering;
 use std::io::Read;
@@ -7,6 +7,7 @@ use std::path::Path;
 use tanto_cas::manifest::{Manifest, ManifestLimits, path_order};
 use tanto_cas::pack::{PackLimits, PackReader};
 use tanto_cas::{BlobInfo, Digest};
+use tanto_exec::input_recorder::input_list::InputList;
 
 /// An accepted manifest is canonical, and its paths stay in the tree.
 pub(crate) fn tree(input: &[u8], _: &Path) {
@@ -23,6 +24,17 @@ pub(crate) fn tree(input: &[u8], _: &Path) {
         assert!(!pair[1].path.starts_with(&[&pair[0].path[..], b"/"].concat()));
     }
     assert_eq!(Manifest::new(manifest.entries().to_vec(), &limits), Ok(manifest));
+}
+
+/// Each input has a line, whose fields are separated by tabs. A list is only complete if the record ends with a whole record.
+pub(crate) fn record(input: &[u8], _: &Path) {
+    let list = InputList::of(input);
+    let text = list.text();
+    assert_eq!(text.lines().count(), list.inputs().len());
+    assert!(text.lines().all(|line| (1..=2).contains(&line.matches('\t').count())));
+    if list.missing().is_none() && !input.is_empty() {
+        assert!(InputList::of(&input[..input.len() - 1]).missing().is_some());
+    }
 }
 
 /// A blob that is read to its end has the announced digest and size, and the limits apply.

@@ -29,7 +29,7 @@ pub struct Target {
     pub run: fn(&[u8], &Path),
 }
 
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -287,6 +287,24 @@ pub const TARGETS: [Target; 16] = [
         ],
         head: 0,
         run: packages::message,
+    },
+    Target {
+        name: "record",
+        tokens: &[
+            b"\x0c\x00\x01\x00",
+            b"\x0e\x00\x08\x02",
+            b"\x10\x00\x0d\x00",
+            b"\x0c\x00\x03\x00",
+            b"\x00\x00",
+            b"\xff\xff",
+            b"/a",
+            b"/usr/include/a.h",
+            b"\0value",
+            b"\t\n\\",
+            b"\xff",
+        ],
+        head: 0,
+        run: content::record,
     },
     Target {
         name: "package",

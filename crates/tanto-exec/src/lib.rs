@@ -6,6 +6,7 @@ pub mod elf;
 pub mod event;
 pub mod file_watcher;
 pub mod frontend;
+pub mod input_recorder;
 pub mod job;
 pub mod jobserver;
 pub mod machine_summary;

@@ -1,12 +1,15 @@
 //! `tanto run`: runs one command under the monitor.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use tanto_exec::command_output::CommandOutput;
+use tanto_exec::input_recorder::InputRecorder;
 use tanto_exec::job::ResourceLimits;
 use tanto_exec::job::report::{MonitorReport, ProcessInfo};
 use tanto_exec::monitor::watcher::{CgroupUse, Leftovers, WatchOptions, Watcher};
@@ -37,6 +40,9 @@ pub struct RunArgs {
     /// Action for processes that outlive the command
     #[arg(long, value_name = "ACTION", default_value = "report", value_parser = PossibleValuesParser::new(values::leftovers::WORDS))]
     leftovers: String,
+    /// Write to FILE which files and variables the command looks at
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    record_inputs: Option<PathBuf>,
     /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -58,22 +64,58 @@ pub fn run(args: &RunArgs) -> CommandOutput {
     };
     let groups = if limits.hang_ms.is_some() { CgroupUse::All } else { CgroupUse::None };
     let leftovers = values::leftovers::parse(args.leftovers.as_bytes()).unwrap_or(Leftovers::Report);
-    match watch(&args.command, WatchOptions { limits, leftovers, cgroups: groups }) {
-        Ok(stop) => stop,
+    let options = WatchOptions { limits, leftovers, cgroups: groups };
+    match watch(&args.command, options, args.record_inputs.as_deref()) {
+        Ok(output) => output,
         Err(error) => failed(&tanto_sys::error::text(&error), OWN_FAILURE),
     }
 }
 
-fn watch(words: &[OsString], options: WatchOptions) -> io::Result<CommandOutput> {
+fn watch(words: &[OsString], options: WatchOptions, inputs: Option<&Path>) -> io::Result<CommandOutput> {
     let watcher = Watcher::new(options, clang::is_checkpoint_daemon)?;
     let name = words[0].as_encoded_bytes();
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
+    let mut recording = inputs.map(Recording::begin).transpose()?;
+    if let Some(recording) = &recording {
+        recording.recorder.load_into(&mut command);
+    }
     let running = match RunningCommand::start(command, watcher, options.leftovers) {
         Ok(running) => running,
         Err(error) => return Ok(no_command(name, &error)),
     };
-    Ok(output(name, &running.finish()?))
+    let mut output = output(name, &running.finish()?);
+    if let Some(recording) = &mut recording {
+        output.err.extend(recording.end()?.into_bytes());
+    }
+    Ok(output)
+}
+
+/// The list of inputs of a running command.
+struct Recording {
+    recorder: InputRecorder,
+    path: PathBuf,
+    file: File,
+}
+
+impl Recording {
+    /// Creates the file for the list first: a long command does not run in vain.
+    fn begin(path: &Path) -> io::Result<Recording> {
+        let file = File::create(path).map_err(|error| about(path, &error))?;
+        Ok(Recording { recorder: InputRecorder::create()?, path: path.to_owned(), file })
+    }
+
+    /// Writes the list. Returns a warning if it is incomplete.
+    fn end(&mut self) -> io::Result<String> {
+        let inputs = self.recorder.inputs()?;
+        self.file.write_all(inputs.text().as_bytes()).map_err(|error| about(&self.path, &error))?;
+        let warning = |why| format!("tanto: warning: {} is incomplete: {why}\n", self.path.display());
+        Ok(inputs.missing().map(warning).unwrap_or_default())
+    }
+}
+
+fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The message and exit code of a shell for a command that cannot be started.

@@ -1,0 +1,220 @@
+//! The list of the inputs of a command.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write;
+
+use super::record::{Record, RecordKind, records};
+
+/// Errors that mean that there is no such file.
+const ABSENT: [u8; 2] = [2, 20];
+
+/// An observation of a command. Paths are absolute, but may contain `..`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Input {
+    /// A program that ran.
+    Program(Vec<u8>),
+    /// Its content was read.
+    Read(Vec<u8>),
+    /// It exists.
+    Exists(Vec<u8>),
+    /// It does not exist.
+    Absent(Vec<u8>),
+    /// It cannot be used, with this `errno`.
+    Failed(Vec<u8>, u8),
+    /// Its names were read, or files in it by their names.
+    Directory(Vec<u8>),
+    /// A symbolic link and its target.
+    Link(Vec<u8>, Vec<u8>),
+    /// A path and the same path without symbolic links.
+    Resolved(Vec<u8>, Vec<u8>),
+    /// It was written. The command may have read it afterwards.
+    Written(Vec<u8>),
+    /// A variable and its value; `None` if it is not set.
+    Variable(Vec<u8>, Option<Vec<u8>>),
+}
+
+impl Input {
+    /// Returns the observation of a record; `None` for records of processes.
+    fn of(record: &Record<'_>) -> Option<Input> {
+        let (name, value) = (record.name.to_vec(), record.value.map(<[u8]>::to_vec));
+        if record.kind == RecordKind::Variable {
+            return Some(Input::Variable(name, value));
+        }
+        let is_path = matches!(
+            record.kind,
+            RecordKind::Looked
+                | RecordKind::Read
+                | RecordKind::Wrote
+                | RecordKind::Listed
+                | RecordKind::Link
+                | RecordKind::Resolved
+        );
+        match (record.kind, record.error) {
+            (RecordKind::Begun, _) => Some(Input::Program(name)),
+            (_, error) if is_path && ABSENT.contains(&error) => Some(Input::Absent(name)),
+            // readlink of a file that is no link.
+            (RecordKind::Link, 22) => Some(Input::Exists(name)),
+            (_, error @ 1..) if is_path => Some(Input::Failed(name, error)),
+            (RecordKind::Looked, _) => Some(Input::Exists(name)),
+            (RecordKind::Read, _) => Some(Input::Read(name)),
+            (RecordKind::Wrote, _) => Some(Input::Written(name)),
+            (RecordKind::Listed, _) => Some(Input::Directory(name)),
+            (RecordKind::Link, _) => Some(Input::Link(name, value?)),
+            (RecordKind::Resolved, _) => Some(Input::Resolved(name, value?)),
+            _ => None,
+        }
+    }
+
+    /// The line in a list: a word, the name, and a value if there is one.
+    fn line(&self) -> String {
+        let (word, name, value) = match self {
+            Input::Program(name) => ("program", name, None),
+            Input::Read(name) => ("read", name, None),
+            Input::Exists(name) => ("exists", name, None),
+            Input::Absent(name) => ("absent", name, None),
+            Input::Failed(name, error) => ("failed", name, Some(error.to_string())),
+            Input::Directory(name) => ("directory", name, None),
+            Input::Link(name, target) => ("link", name, Some(escaped(target))),
+            Input::Resolved(name, result) => ("resolved", name, Some(escaped(result))),
+            Input::Written(name) => ("written", name, None),
+            Input::Variable(name, Some(value)) => ("variable", name, Some(escaped(value))),
+            Input::Variable(name, None) => ("unset", name, None),
+        };
+        let value = value.map(|value| format!("\t{value}")).unwrap_or_default();
+        format!("{word}\t{}{value}\n", escaped(name))
+    }
+}
+
+/// Text in which a tab, a newline, a backslash or a byte that is no UTF-8 is escaped.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\t' => text += "\\t",
+                '\n' => text += "\\n",
+                '\\' => text += "\\\\",
+                other => text.push(other),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// All that a command has looked at.
+#[derive(Debug)]
+pub struct InputList {
+    inputs: BTreeSet<Input>,
+    missing: Option<&'static str>,
+}
+
+impl InputList {
+    /// Reads the records of a command.
+    pub fn of(bytes: &[u8]) -> InputList {
+        let Some(all) = records(bytes) else {
+            return InputList { inputs: BTreeSet::new(), missing: Some("the record is damaged") };
+        };
+        InputList { inputs: all.iter().filter_map(Input::of).collect(), missing: missing(&all) }
+    }
+
+    pub fn inputs(&self) -> &BTreeSet<Input> {
+        &self.inputs
+    }
+
+    /// Why inputs may be missing; `None` if the list is complete.
+    pub fn missing(&self) -> Option<&'static str> {
+        self.missing
+    }
+
+    /// A line for each input, sorted.
+    pub fn text(&self) -> String {
+        self.inputs.iter().map(Input::line).collect()
+    }
+}
+
+/// Returns why inputs may be missing.
+fn missing(all: &[Record<'_>]) -> Option<&'static str> {
+    let count = |kind| all.iter().filter(|it| it.kind == kind).count();
+    // By image: how often it has begun and ended. A program that follows `execve` in the same process is another image.
+    let mut images: HashMap<u64, (usize, usize)> = HashMap::new();
+    for record in all {
+        let (begins, ends) = images.entry(record.image).or_default();
+        match record.kind {
+            RecordKind::Begun | RecordKind::Forked => *begins += 1,
+            RecordKind::Ended | RecordKind::Executed => *ends += 1,
+            // It takes back the record before it.
+            RecordKind::Failed => *ends = ends.saturating_sub(1),
+            _ => {}
+        }
+    }
+    let started = (1 + count(RecordKind::Executed) + count(RecordKind::Spawned)).checked_sub(count(RecordKind::Failed));
+    match count(RecordKind::Begun) {
+        0 => Some("the command ran without the recorder: it is static, or has other rights"),
+        begun if started != Some(begun) => Some("a program that it started ran without the recorder"),
+        _ if images.values().any(|&(begins, ends)| begins != 1 || ends == 0) => {
+            Some("a process was killed, or its record could not be written")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::encode;
+    use super::*;
+
+    fn list(all: &[Vec<u8>]) -> InputList {
+        InputList::of(&all.concat())
+    }
+
+    #[test]
+    fn records_become_a_sorted_list() {
+        let read = |error| encode(1, RecordKind::Read, error, "/a\tb", None);
+        let all = list(&[
+            encode(1, RecordKind::Begun, 0, "/bin/cc", None),
+            read(0),
+            read(0),
+            encode(1, RecordKind::Looked, 2, "/none", None),
+            encode(1, RecordKind::Listed, 20, "/bin/cc/x", None),
+            encode(1, RecordKind::Read, 13, "/secret", None),
+            encode(1, RecordKind::Link, 22, "/plain", None),
+            encode(1, RecordKind::Link, 0, "/l", Some("t")),
+            encode(1, RecordKind::Variable, 0, "A", Some("x\ny")),
+            encode(1, RecordKind::Variable, 2, "B", None),
+            encode(1, RecordKind::Wrote, 0, "/out", None),
+            encode(1, RecordKind::Ended, 0, "", None),
+        ]);
+        assert_eq!(all.missing(), None);
+        assert_eq!(
+            all.text(),
+            "program\t/bin/cc\nread\t/a\\tb\nexists\t/plain\nabsent\t/bin/cc/x\nabsent\t/none\nfailed\t/secret\t13\n\
+             link\t/l\tt\nwritten\t/out\nvariable\tA\tx\\ny\nunset\tB\n"
+        );
+    }
+
+    #[test]
+    fn a_list_is_complete_if_all_programs_and_forks_have_ended() {
+        let begun = |image| encode(image, RecordKind::Begun, 0, "/bin/cc", None);
+        let of = |image, kind| encode(image, kind, 0, "/bin/as", None);
+        let ended = |image| of(image, RecordKind::Ended);
+        let complete = [
+            vec![begun(1), ended(1)],
+            vec![begun(1), of(2, RecordKind::Forked), ended(2), ended(1)],
+            vec![begun(1), of(1, RecordKind::Executed), begun(2), ended(2)],
+            vec![begun(1), of(2, RecordKind::Forked), of(2, RecordKind::Executed), begun(3), ended(3), ended(1)],
+            vec![begun(1), begun(2), ended(2), of(1, RecordKind::Spawned), ended(1)],
+            vec![begun(1), of(1, RecordKind::Executed), of(1, RecordKind::Failed), ended(1)],
+        ];
+        for all in complete {
+            assert_eq!(list(&all).missing(), None, "{all:?}");
+            for left_out in 0..all.len() {
+                let rest = [&all[..left_out], &all[left_out + 1..]].concat();
+                assert!(list(&rest).missing().is_some(), "without {left_out} of {all:?}");
+            }
+        }
+        assert!(InputList::of(b"\x03\0\x01").missing().is_some());
+    }
+}

@@ -1,0 +1,117 @@
+//! The records of the preload library. `preload/PROTOCOL.md` describes them.
+
+/// Bytes before the name of a record.
+const HEAD: usize = 12;
+
+/// A record: the program or fork that wrote it, and its observation or its own state.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    pub image: u64,
+    pub kind: RecordKind,
+    /// `errno` of the call; 0 if it succeeded.
+    pub error: u8,
+    pub name: &'a [u8],
+    pub value: Option<&'a [u8]>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordKind {
+    Begun,
+    Forked,
+    Ended,
+    Executed,
+    Spawned,
+    Failed,
+    Looked,
+    Read,
+    Wrote,
+    Listed,
+    Link,
+    Resolved,
+    Variable,
+}
+
+const KINDS: [RecordKind; 13] = [
+    RecordKind::Begun,
+    RecordKind::Forked,
+    RecordKind::Ended,
+    RecordKind::Executed,
+    RecordKind::Spawned,
+    RecordKind::Failed,
+    RecordKind::Looked,
+    RecordKind::Read,
+    RecordKind::Wrote,
+    RecordKind::Listed,
+    RecordKind::Link,
+    RecordKind::Resolved,
+    RecordKind::Variable,
+];
+
+/// Returns the records; `None` if the bytes are none.
+pub fn records(mut bytes: &[u8]) -> Option<Vec<Record<'_>>> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let length = usize::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]));
+        let (record, rest) = bytes.split_at_checked(length)?;
+        all.push(one(record)?);
+        bytes = rest;
+    }
+    Some(all)
+}
+
+fn one(bytes: &[u8]) -> Option<Record<'_>> {
+    let (head, text) = bytes.split_at_checked(HEAD)?;
+    let kind = *KINDS.get(usize::from(head[2]).checked_sub(1)?)?;
+    let image = u64::from_ne_bytes(head[4..].try_into().ok()?);
+    let (name, value) = match text.iter().position(|&byte| byte == 0) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    Some(Record { image, kind, error: head[3], name, value })
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn encode(image: u64, kind: RecordKind, error: u8, name: &str, value: Option<&str>) -> Vec<u8> {
+        let mut text = name.as_bytes().to_vec();
+        text.extend(value.into_iter().flat_map(|value| [b"\0", value.as_bytes()].concat()));
+        let number = KINDS.iter().position(|&it| it == kind).unwrap() as u8 + 1;
+        let mut bytes = ((HEAD + text.len()) as u16).to_ne_bytes().to_vec();
+        bytes.extend([number, error]);
+        bytes.extend(image.to_ne_bytes());
+        bytes.extend(text);
+        bytes
+    }
+
+    #[test]
+    fn records_have_names_and_values() {
+        let bytes = [
+            encode(7, RecordKind::Read, 2, "/a", None),
+            encode(8, RecordKind::Variable, 0, "LANG", Some("")),
+            encode(7, RecordKind::Ended, 0, "", None),
+        ]
+        .concat();
+        let all = records(&bytes).unwrap();
+        assert_eq!(all[0], Record { image: 7, kind: RecordKind::Read, error: 2, name: b"/a", value: None });
+        assert_eq!(all[1], Record { image: 8, kind: RecordKind::Variable, error: 0, name: b"LANG", value: Some(b"") });
+        assert_eq!((all[2].kind, all.len()), (RecordKind::Ended, 3));
+        assert_eq!(records(b""), Some(Vec::new()));
+    }
+
+    #[test]
+    fn damaged_records_are_refused() {
+        let whole =
+            [encode(7, RecordKind::Read, 0, "/a", None), encode(7, RecordKind::Link, 0, "/b", Some("c"))].concat();
+        let first = encode(7, RecordKind::Read, 0, "/a", None).len();
+        for end in (1..whole.len()).filter(|&end| end != first) {
+            assert_eq!(records(&whole[..end]), None, "{end}");
+        }
+        let mut unknown = encode(7, RecordKind::Read, 0, "/a", None);
+        for kind in [0, KINDS.len() as u8 + 1] {
+            unknown[2] = kind;
+            assert_eq!(records(&unknown), None);
+        }
+    }
+}

@@ -1,0 +1,437 @@
+// Replaces functions of the C library by ones that record the call and its result.
+
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "record.h"
+
+// Declares `next`, the function that this one replaces.
+#define NEXT(name)               \
+  static __typeof__(&name) next; \
+  if (!next) next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+// The error of a call that returns -1 or NULL.
+static int of_number(long result) { return result < 0 ? errno : 0; }
+static int of_pointer(const void *result) { return result ? 0 : errno; }
+
+// ---- open ----
+
+static enum kind kind_of(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC) ? READ : WROTE; }
+
+static void opened(int at, const char *path, int flags, int result) {
+  if (flags & O_DIRECTORY)
+    record_path(LISTED, of_number(result), at, path, NULL);
+  else
+    record_path(kind_of(flags), of_number(result), at, path, NULL);
+}
+
+// Reads the mode, which is only there if a file may be created.
+#define MODE(flags)                                       \
+  mode_t mode = 0;                                        \
+  if ((flags) & (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))) { \
+    va_list rest;                                         \
+    va_start(rest, flags);                                \
+    mode = va_arg(rest, mode_t);                          \
+    va_end(rest);                                         \
+  }
+
+#define OPEN(name)                             \
+  int name(const char *path, int flags, ...) { \
+    NEXT(name);                                \
+    MODE(flags)                                \
+    int result = next(path, flags, mode);      \
+    opened(AT_FDCWD, path, flags, result);     \
+    return result;                             \
+  }
+
+OPEN(open)
+OPEN(open64)
+
+#define OPENAT(name)                                   \
+  int name(int at, const char *path, int flags, ...) { \
+    NEXT(name);                                        \
+    MODE(flags)                                        \
+    int result = next(at, path, flags, mode);          \
+    opened(at, path, flags, result);                   \
+    return result;                                     \
+  }
+
+OPENAT(openat)
+OPENAT(openat64)
+
+// Calls of programs compiled with _FORTIFY_SOURCE.
+#define OPEN_2(name)                       \
+  int name(const char *path, int flags);   \
+  int name(const char *path, int flags) {  \
+    NEXT(name);                            \
+    int result = next(path, flags);        \
+    opened(AT_FDCWD, path, flags, result); \
+    return result;                         \
+  }
+
+OPEN_2(__open_2)
+OPEN_2(__open64_2)
+
+#define OPENAT_2(name)                            \
+  int name(int at, const char *path, int flags);  \
+  int name(int at, const char *path, int flags) { \
+    NEXT(name);                                   \
+    int result = next(at, path, flags);           \
+    opened(at, path, flags, result);              \
+    return result;                                \
+  }
+
+OPENAT_2(__openat_2)
+OPENAT_2(__openat64_2)
+
+#define CREAT(name)                                              \
+  int name(const char *path, mode_t mode) {                      \
+    NEXT(name);                                                  \
+    int result = next(path, mode);                               \
+    record_path(WROTE, of_number(result), AT_FDCWD, path, NULL); \
+    return result;                                               \
+  }
+
+CREAT(creat)
+CREAT(creat64)
+
+static enum kind kind_of_mode(const char *mode) { return mode[0] == 'r' && !strchr(mode, '+') ? READ : WROTE; }
+
+#define FOPEN(name)                                                            \
+  FILE *name(const char *restrict path, const char *restrict mode) {           \
+    NEXT(name);                                                                \
+    FILE *result = next(path, mode);                                           \
+    record_path(kind_of_mode(mode), of_pointer(result), AT_FDCWD, path, NULL); \
+    return result;                                                             \
+  }
+
+FOPEN(fopen)
+FOPEN(fopen64)
+
+#define FREOPEN(name)                                                                       \
+  FILE *name(const char *restrict path, const char *restrict mode, FILE *restrict stream) { \
+    NEXT(name);                                                                             \
+    FILE *result = next(path, mode, stream);                                                \
+    record_path(kind_of_mode(mode), of_pointer(result), AT_FDCWD, path, NULL);              \
+    return result;                                                                          \
+  }
+
+FREOPEN(freopen)
+FREOPEN(freopen64)
+
+DIR *opendir(const char *path) {
+  NEXT(opendir);
+  DIR *result = next(path);
+  record_path(LISTED, of_pointer(result), AT_FDCWD, path, NULL);
+  return result;
+}
+
+#define SCANDIR(name, entry)                                                                               \
+  int name(const char *restrict path, struct entry ***restrict names, int (*filter)(const struct entry *), \
+           int (*compare)(const struct entry **, const struct entry **)) {                                 \
+    NEXT(name);                                                                                            \
+    int result = next(path, names, filter, compare);                                                       \
+    record_path(LISTED, of_number(result), AT_FDCWD, path, NULL);                                          \
+    return result;                                                                                         \
+  }
+
+SCANDIR(scandir, dirent)
+SCANDIR(scandir64, dirent64)
+
+// ---- stat and access ----
+
+#define STAT(name, status)                                                 \
+  int name(const char *restrict path, struct status *restrict result_of) { \
+    NEXT(name);                                                            \
+    int result = next(path, result_of);                                    \
+    record_path(LOOKED, of_number(result), AT_FDCWD, path, NULL);          \
+    return result;                                                         \
+  }
+
+STAT(stat, stat)
+STAT(stat64, stat64)
+STAT(lstat, stat)
+STAT(lstat64, stat64)
+
+// An empty path names the open file itself.
+static void looked_at(int at, const char *path, int result) {
+  if (path && path[0]) record_path(LOOKED, of_number(result), at, path, NULL);
+}
+
+#define FSTATAT(name, status)                                                                 \
+  int name(int at, const char *restrict path, struct status *restrict result_of, int flags) { \
+    NEXT(name);                                                                               \
+    int result = next(at, path, result_of, flags);                                            \
+    looked_at(at, path, result);                                                              \
+    return result;                                                                            \
+  }
+
+FSTATAT(fstatat, stat)
+FSTATAT(fstatat64, stat64)
+
+// Programs linked with a glibc before 2.33 call these.
+#define XSTAT(name, status)                                           \
+  int name(int version, const char *path, struct status *result_of);  \
+  int name(int version, const char *path, struct status *result_of) { \
+    NEXT(name);                                                       \
+    int result = next(version, path, result_of);                      \
+    record_path(LOOKED, of_number(result), AT_FDCWD, path, NULL);     \
+    return result;                                                    \
+  }
+
+XSTAT(__xstat, stat)
+XSTAT(__xstat64, stat64)
+XSTAT(__lxstat, stat)
+XSTAT(__lxstat64, stat64)
+
+#define FXSTATAT(name, status)                                                           \
+  int name(int version, int at, const char *path, struct status *result_of, int flags);  \
+  int name(int version, int at, const char *path, struct status *result_of, int flags) { \
+    NEXT(name);                                                                          \
+    int result = next(version, at, path, result_of, flags);                              \
+    looked_at(at, path, result);                                                         \
+    return result;                                                                       \
+  }
+
+FXSTATAT(__fxstatat, stat)
+FXSTATAT(__fxstatat64, stat64)
+
+int statx(int at, const char *restrict path, int flags, unsigned mask, struct statx *restrict result_of) {
+  NEXT(statx);
+  int result = next(at, path, flags, mask, result_of);
+  looked_at(at, path, result);
+  return result;
+}
+
+#define ACCESS(name)                                              \
+  int name(const char *path, int mode) {                          \
+    NEXT(name);                                                   \
+    int result = next(path, mode);                                \
+    record_path(LOOKED, of_number(result), AT_FDCWD, path, NULL); \
+    return result;                                                \
+  }
+
+ACCESS(access)
+ACCESS(euidaccess)
+ACCESS(eaccess)
+
+int faccessat(int at, const char *path, int mode, int flags) {
+  NEXT(faccessat);
+  int result = next(at, path, mode, flags);
+  looked_at(at, path, result);
+  return result;
+}
+
+// ---- links ----
+
+#define LONGEST_LINK 4096
+
+static void read_link(int at, const char *path, const char *target, size_t room, ssize_t length) {
+  char text[LONGEST_LINK + 1];
+  if (length < 0) {
+    record_path(LINK, errno, at, path, NULL);
+  } else if ((size_t)length < room && length <= LONGEST_LINK) {
+    memcpy(text, target, (size_t)length);
+    text[length] = '\0';
+    record_path(LINK, 0, at, path, text);
+  } else {
+    // It may be truncated.
+    record_path(LOOKED, 0, at, path, NULL);
+  }
+}
+
+ssize_t readlink(const char *restrict path, char *restrict target, size_t room) {
+  NEXT(readlink);
+  ssize_t result = next(path, target, room);
+  read_link(AT_FDCWD, path, target, room, result);
+  return result;
+}
+
+ssize_t readlinkat(int at, const char *restrict path, char *restrict target, size_t room) {
+  NEXT(readlinkat);
+  ssize_t result = next(at, path, target, room);
+  read_link(at, path, target, room, result);
+  return result;
+}
+
+ssize_t __readlink_chk(const char *restrict path, char *restrict target, size_t room, size_t size);
+ssize_t __readlink_chk(const char *restrict path, char *restrict target, size_t room, size_t size) {
+  NEXT(__readlink_chk);
+  ssize_t result = next(path, target, room, size);
+  read_link(AT_FDCWD, path, target, room, result);
+  return result;
+}
+
+ssize_t __readlinkat_chk(int at, const char *restrict path, char *restrict target, size_t room, size_t size);
+ssize_t __readlinkat_chk(int at, const char *restrict path, char *restrict target, size_t room, size_t size) {
+  NEXT(__readlinkat_chk);
+  ssize_t result = next(at, path, target, room, size);
+  read_link(at, path, target, room, result);
+  return result;
+}
+
+char *realpath(const char *restrict path, char *restrict resolved) {
+  // Of two versions, dlsym returns the older one, which refuses NULL.
+  static __typeof__(&realpath) next;
+  if (!next) next = (__typeof__(&realpath))dlvsym(RTLD_NEXT, "realpath", "GLIBC_2.3");
+  if (!next) next = (__typeof__(&realpath))dlsym(RTLD_NEXT, "realpath");
+  char *result = next(path, resolved);
+  record_path(RESOLVED, of_pointer(result), AT_FDCWD, path, result);
+  return result;
+}
+
+char *__realpath_chk(const char *restrict path, char *restrict resolved, size_t size);
+char *__realpath_chk(const char *restrict path, char *restrict resolved, size_t size) {
+  NEXT(__realpath_chk);
+  char *result = next(path, resolved, size);
+  record_path(RESOLVED, of_pointer(result), AT_FDCWD, path, result);
+  return result;
+}
+
+char *canonicalize_file_name(const char *path) {
+  NEXT(canonicalize_file_name);
+  char *result = next(path);
+  record_path(RESOLVED, of_pointer(result), AT_FDCWD, path, result);
+  return result;
+}
+
+// ---- variables ----
+
+#define GETENV(name)                   \
+  char *name(const char *variable) {   \
+    NEXT(name);                        \
+    char *result = next(variable);     \
+    record_variable(variable, result); \
+    return result;                     \
+  }
+
+GETENV(getenv)
+GETENV(secure_getenv)
+
+// ---- the working directory ----
+
+int chdir(const char *path) {
+  NEXT(chdir);
+  int result = next(path);
+  record_chdir();
+  return result;
+}
+
+int fchdir(int descriptor) {
+  NEXT(fchdir);
+  int result = next(descriptor);
+  record_chdir();
+  return result;
+}
+
+// ---- processes ----
+
+#define EXEC(name, parameters, arguments) \
+  int name parameters {                   \
+    NEXT(name);                           \
+    record_exec(path);                    \
+    int result = next arguments;          \
+    record_exec_failed();                 \
+    return result;                        \
+  }
+
+EXEC(execve, (const char *path, char *const words[], char *const variables[]), (path, words, variables))
+EXEC(execv, (const char *path, char *const words[]), (path, words))
+EXEC(execvp, (const char *path, char *const words[]), (path, words))
+EXEC(execvpe, (const char *path, char *const words[], char *const variables[]), (path, words, variables))
+
+int fexecve(int descriptor, char *const words[], char *const variables[]) {
+  NEXT(fexecve);
+  record_exec("");
+  int result = next(descriptor, words, variables);
+  record_exec_failed();
+  return result;
+}
+
+// Collects the words of execl and its relatives, from the stack.
+#define WORDS(first)                    \
+  va_list rest;                         \
+  int count = 1;                        \
+  va_start(rest, first);                \
+  while (va_arg(rest, char *)) count++; \
+  va_end(rest);                         \
+  char *words[count + 1];               \
+  words[0] = (char *)first;             \
+  va_start(rest, first);                \
+  for (int at = 1; at <= count; at++) words[at] = va_arg(rest, char *);
+
+int execl(const char *path, const char *first, ...) {
+  WORDS(first)
+  va_end(rest);
+  return execv(path, words);
+}
+
+int execlp(const char *path, const char *first, ...) {
+  WORDS(first)
+  va_end(rest);
+  return execvp(path, words);
+}
+
+int execle(const char *path, const char *first, ...) {
+  WORDS(first)
+  char **variables = va_arg(rest, char **);
+  va_end(rest);
+  return execve(path, words, variables);
+}
+
+#define SPAWN(name)                                                                                                \
+  int name(pid_t *restrict process, const char *restrict path, const posix_spawn_file_actions_t *restrict actions, \
+           const posix_spawnattr_t *restrict attributes, char *const words[restrict],                              \
+           char *const variables[restrict]) {                                                                      \
+    NEXT(name);                                                                                                    \
+    int result = next(process, path, actions, attributes, words, variables);                                       \
+    if (result == 0) record_spawn(path);                                                                           \
+    return result;                                                                                                 \
+  }
+
+SPAWN(posix_spawn)
+SPAWN(posix_spawnp)
+
+int system(const char *line) {
+  NEXT(system);
+  int result = next(line);
+  if (line && result != -1) record_spawn("/bin/sh");
+  return result;
+}
+
+FILE *popen(const char *line, const char *mode) {
+  NEXT(popen);
+  FILE *result = next(line, mode);
+  if (result) record_spawn("/bin/sh");
+  return result;
+}
+
+// ---- ends that skip destructors ----
+
+#define END(name)            \
+  void name(int status) {    \
+    NEXT(name);              \
+    record_end();            \
+    next(status);            \
+    __builtin_unreachable(); \
+  }
+
+END(_exit)
+END(_Exit)
+
+void quick_exit(int status) {
+  NEXT(quick_exit);
+  record_end();
+  next(status);
+  __builtin_unreachable();
+}

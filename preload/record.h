@@ -1,0 +1,44 @@
+// The record of a process: the files and variables that it has looked at. PROTOCOL.md describes the format.
+
+#ifndef TANTO_PRELOAD_RECORD_H
+#define TANTO_PRELOAD_RECORD_H
+
+#include <stddef.h>
+
+enum kind {
+  BEGUN = 1,     // a program began in this process
+  FORKED = 2,    // a fork began
+  ENDED = 3,     // the program or fork ended
+  EXECUTED = 4,  // it is replaced by a program
+  SPAWNED = 5,   // it has started a program in another process
+  FAILED = 6,    // the last EXECUTED or SPAWNED has failed
+  LOOKED = 7,    // stat, access
+  READ = 8,
+  WROTE = 9,
+  LISTED = 10,    // opendir
+  LINK = 11,      // readlink; the value is the target
+  RESOLVED = 12,  // realpath; the value is the result
+  VARIABLE = 13,  // getenv; the value is that of the variable
+};
+
+// Records a path, relative to the directory `at` if it is not absolute. `error`: of the call; 0: it succeeded. `value`
+// may be NULL. Keeps errno.
+void record_path(enum kind kind, int error, int at, const char *path, const char *value);
+
+// Records a variable; `value` is NULL if it is not set.
+void record_variable(const char *name, const char *value);
+
+// Records the start of a program, before it replaces this one. Everything is written before.
+void record_exec(const char *program);
+void record_exec_failed(void);
+
+// Records that a program was started in another process.
+void record_spawn(const char *program);
+
+// The working directory may have changed.
+void record_chdir(void);
+
+// Writes everything: the process ends.
+void record_end(void);
+
+#endif
