@@ -312,16 +312,15 @@ impl Case {
 /// SIGABRT and SIGSEGV.
 const DEADLY: [i32; 2] = [1006, 1011];
 
-/// A directory for one case. Directories of failed cases are removed by the next test run, unless they are to be kept.
+/// A directory for one case. Cases share no directory that one of them removes while another one creates its own in it.
 pub fn fresh_dir() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let top = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("diff-{}", std::process::id()));
-    top.join(format!("{:04}", NEXT.fetch_add(1, Ordering::Relaxed)))
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("diff-{}-{number:04}", std::process::id()))
 }
 
 pub fn remove_dir(dir: &Path) {
     if std::env::var_os("TANTO_KEEP").is_none() {
         let _ = std::fs::remove_dir_all(dir);
-        let _ = std::fs::remove_dir(dir.parent().expect("it has one"));
     }
 }
