@@ -97,7 +97,7 @@ def settings_of_the_next_run(tanto, directory):
         config.write_text(config.read_text().replace('FLAVOUR = "one"', 'FLAVOUR = "two"'))
         # Its kit and its mk.conf are other ones, too.
         (directory / "kit/from-the-next-kit").write_text("kit\n")
-        farm.archive_kit()
+        farm.place.archive_kit()
         makeconf = directory / "mk.conf"
         makeconf.write_text(makeconf.read_text() + "MAINTAINER= next@example.org\n")
         farm.wait(farm.start("again.log", "build", "--resolved", "presolve", "--again"), 0, "again.log")
