@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +27,15 @@ static int of_pointer(const void *result) { return result ? 0 : errno; }
 
 // ---- open ----
 
-static enum kind kind_of(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC) ? READ : WROTE; }
-
-static void opened(int at, const char *path, int flags, int result) {
-  if (flags & O_DIRECTORY)
-    record_path(LISTED, of_number(result), at, path, NULL);
-  else
-    record_path(kind_of(flags), of_number(result), at, path, NULL);
+static void opened(int at, const char *path, int flags, int error) {
+  if (flags & O_DIRECTORY) {
+    record_path(LISTED, error, at, path, NULL);
+    return;
+  }
+  bool is_written = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+  // A file that is written, but neither emptied nor new, keeps some of its content: that is an input.
+  if (!is_written || !(flags & (O_TRUNC | O_EXCL))) record_path(READ, error, at, path, NULL);
+  if (is_written) record_path(WROTE, error, at, path, NULL);
 }
 
 // Reads the mode, which is only there if a file may be created.
@@ -45,13 +48,13 @@ static void opened(int at, const char *path, int flags, int result) {
     va_end(rest);                                         \
   }
 
-#define OPEN(name)                             \
-  int name(const char *path, int flags, ...) { \
-    NEXT(name);                                \
-    MODE(flags)                                \
-    int result = next(path, flags, mode);      \
-    opened(AT_FDCWD, path, flags, result);     \
-    return result;                             \
+#define OPEN(name)                                    \
+  int name(const char *path, int flags, ...) {        \
+    NEXT(name);                                       \
+    MODE(flags)                                       \
+    int result = next(path, flags, mode);             \
+    opened(AT_FDCWD, path, flags, of_number(result)); \
+    return result;                                    \
   }
 
 OPEN(open)
@@ -62,7 +65,7 @@ OPEN(open64)
     NEXT(name);                                        \
     MODE(flags)                                        \
     int result = next(at, path, flags, mode);          \
-    opened(at, path, flags, result);                   \
+    opened(at, path, flags, of_number(result));        \
     return result;                                     \
   }
 
@@ -70,13 +73,13 @@ OPENAT(openat)
 OPENAT(openat64)
 
 // Calls of programs compiled with _FORTIFY_SOURCE.
-#define OPEN_2(name)                       \
-  int name(const char *path, int flags);   \
-  int name(const char *path, int flags) {  \
-    NEXT(name);                            \
-    int result = next(path, flags);        \
-    opened(AT_FDCWD, path, flags, result); \
-    return result;                         \
+#define OPEN_2(name)                                  \
+  int name(const char *path, int flags);              \
+  int name(const char *path, int flags) {             \
+    NEXT(name);                                       \
+    int result = next(path, flags);                   \
+    opened(AT_FDCWD, path, flags, of_number(result)); \
+    return result;                                    \
   }
 
 OPEN_2(__open_2)
@@ -87,7 +90,7 @@ OPEN_2(__open64_2)
   int name(int at, const char *path, int flags) { \
     NEXT(name);                                   \
     int result = next(at, path, flags);           \
-    opened(at, path, flags, result);              \
+    opened(at, path, flags, of_number(result));   \
     return result;                                \
   }
 
@@ -105,14 +108,18 @@ OPENAT_2(__openat64_2)
 CREAT(creat)
 CREAT(creat64)
 
-static enum kind kind_of_mode(const char *mode) { return mode[0] == 'r' && !strchr(mode, '+') ? READ : WROTE; }
+// The flags of open for a mode of fopen.
+static int flags_of(const char *mode) {
+  int access = strchr(mode, '+') ? O_RDWR : mode[0] == 'r' ? O_RDONLY : O_WRONLY;
+  return access | (mode[0] == 'w' ? O_TRUNC : 0) | (strchr(mode, 'x') ? O_EXCL : 0);
+}
 
-#define FOPEN(name)                                                            \
-  FILE *name(const char *restrict path, const char *restrict mode) {           \
-    NEXT(name);                                                                \
-    FILE *result = next(path, mode);                                           \
-    record_path(kind_of_mode(mode), of_pointer(result), AT_FDCWD, path, NULL); \
-    return result;                                                             \
+#define FOPEN(name)                                                  \
+  FILE *name(const char *restrict path, const char *restrict mode) { \
+    NEXT(name);                                                      \
+    FILE *result = next(path, mode);                                 \
+    opened(AT_FDCWD, path, flags_of(mode), of_pointer(result));      \
+    return result;                                                   \
   }
 
 FOPEN(fopen)
@@ -122,7 +129,7 @@ FOPEN(fopen64)
   FILE *name(const char *restrict path, const char *restrict mode, FILE *restrict stream) { \
     NEXT(name);                                                                             \
     FILE *result = next(path, mode, stream);                                                \
-    record_path(kind_of_mode(mode), of_pointer(result), AT_FDCWD, path, NULL);              \
+    opened(AT_FDCWD, path, flags_of(mode), of_pointer(result));                             \
     return result;                                                                          \
   }
 
@@ -317,22 +324,6 @@ char *canonicalize_file_name(const char *path) {
 
 GETENV(getenv)
 GETENV(secure_getenv)
-
-// ---- the working directory ----
-
-int chdir(const char *path) {
-  NEXT(chdir);
-  int result = next(path);
-  record_chdir();
-  return result;
-}
-
-int fchdir(int descriptor) {
-  NEXT(fchdir);
-  int result = next(descriptor);
-  record_chdir();
-  return result;
-}
 
 // ---- processes ----
 

@@ -36,7 +36,6 @@ static bool is_ending;  // each record is written at once
 static bool is_lost;    // a record could not be written: the end is not recorded
 static uint64_t seen[SLOTS];
 static size_t seen_count;
-static char directory[LONGEST_PATH];  // the working directory; empty: unknown
 
 // The lock for all of the above. A mutex would block a signal handler that interrupts its own thread.
 static _Thread_local char me;
@@ -98,7 +97,8 @@ static uint64_t mix(uint64_t hash, const char *text) {
 
 // Returns whether the same was recorded before. A full table forgets nothing, and learns nothing.
 static bool is_known(enum kind kind, int error, const char *name, const char *value) {
-  uint64_t hash = mix(0xcbf29ce484222325 + (uint64_t)kind * 256 + (uint64_t)error, name);
+  // The random number keeps chosen names from having the same hash.
+  uint64_t hash = mix(image + (uint64_t)kind * 256 + (uint64_t)error, name);
   hash = value ? mix(hash, value) : hash;
   hash = hash ? hash : 1;
   size_t slot = (size_t)(hash >> 32) % SLOTS;
@@ -131,13 +131,14 @@ static bool absolute(int at, const char *path, char *result) {
   size_t length = 0;
   if (path[0] != '/') {
     if (at == AT_FDCWD) {
-      if (!directory[0] && syscall(SYS_getcwd, directory, sizeof directory) < 0) return false;
-      strcpy(result, directory);
+      // Not remembered: the child of vfork, which shares this memory, may have another one.
+      if (syscall(SYS_getcwd, result, LONGEST_PATH) < 0) return false;
     } else if (at < 0 || !path_of(at, result)) {
       return false;
     }
     length = strlen(result);
-    if (path[0] && length + 1 < LONGEST_PATH) result[length++] = '/';
+    bool is_root = length == 1;
+    if (path[0] && !is_root && length + 1 < LONGEST_PATH) result[length++] = '/';
   }
   size_t more = strlen(path);
   if (length + more >= LONGEST_PATH) return false;
@@ -249,13 +250,6 @@ void record_exec(const char *program) {
 void record_exec_failed(void) { record_program(FAILED, ""); }
 
 void record_spawn(const char *program) { record_program(SPAWNED, program); }
-
-void record_chdir(void) {
-  if (acquire()) {
-    directory[0] = '\0';
-    release();
-  }
-}
 
 void record_end(void) {
   if (!is_recording() || process != (pid_t)syscall(SYS_getpid)) return;

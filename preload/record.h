@@ -35,9 +35,6 @@ void record_exec_failed(void);
 // Records that a program was started in another process.
 void record_spawn(const char *program);
 
-// The working directory may have changed.
-void record_chdir(void);
-
 // Writes everything: the process ends.
 void record_end(void);
 

@@ -17,8 +17,11 @@ FORKS = """#include <stdio.h>
 int main(void) {
   if (fork() == 0) { getenv("IN_FORK"); _exit(0); }
   wait(NULL);
-  if (vfork() == 0) { execl("/no/such", "such", NULL); _exit(1); }
+  if (vfork() == 0) { chdir("/"); access("etc", 0); execl("/no/such", "such", NULL); _exit(1); }
   wait(NULL);
+  access("read", 0);
+  fopen("read", "r+");
+  fopen("made", "w");
   chdir("sub");
   return !fopen("inner", "r") + system("true") + execlp("sh", "sh", "-c", ":", NULL);
 }
@@ -68,6 +71,8 @@ def values(place):
 def processes(place):
     code, text, lines = place.record("./forks")
     assert (code, text) == (0, ""), (code, text)
+    assert {"exists\t/etc", *(f"{word}\t{place.directory}/read" for word in ("exists", "read", "written"))} <= set(lines), lines
+    assert f"written\t{place.directory}/made" in lines and f"read\t{place.directory}/made" not in lines, lines
     assert "unset\tIN_FORK" in lines and f"read\t{place.directory}/sub/inner" in lines, lines
     assert sum(line.startswith("program\t") for line in lines) == 2, lines
 

@@ -6,7 +6,7 @@ mod record;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use tanto_sys::fs::private_files;
@@ -71,11 +71,7 @@ impl InputRecorder {
 
 impl Drop for InputRecorder {
     fn drop(&mut self) {
-        remove(&self.dir);
+        // It is in the directory for temporary files, which is emptied at times.
+        let _ = fs::remove_dir_all(&self.dir);
     }
-}
-
-fn remove(dir: &Path) {
-    // It is in the directory for temporary files, which is emptied at times.
-    let _ = fs::remove_dir_all(dir);
 }

@@ -27,7 +27,7 @@ pub enum Input {
     Link(Vec<u8>, Vec<u8>),
     /// A path and the same path without symbolic links.
     Resolved(Vec<u8>, Vec<u8>),
-    /// It was written. The command may have read it afterwards.
+    /// It was written. The command may have read it afterwards. If its content was kept, it is in `Read`, too.
     Written(Vec<u8>),
     /// A variable and its value; `None` if it is not set.
     Variable(Vec<u8>, Option<Vec<u8>>),
