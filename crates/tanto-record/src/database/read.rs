@@ -117,7 +117,7 @@ impl Database {
         self.all(BUILT, [], |row| provenance(row).map(&mut each)).map(drop)
     }
 
-    /// Returns whether it is recorded of any package how it was built.
+    /// Returns whether the provenance of any package is recorded.
     pub fn has_provenance(&self) -> Result<bool> {
         Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM provenance)", [], |row| row.get(0))?)
     }
