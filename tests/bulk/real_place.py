@@ -40,11 +40,11 @@ class RealPlace(Place):
         """It is an archive."""
 
     def contents(self):
-        return {path.name: dict(content(path)) for path in (self.directory / "packages/All").glob("*.tgz")}
+        return {path.name: dict(content(path, OF_ONE_COMPILATION)) for path in (self.directory / "packages/All").glob("*.tgz")}
 
 
-def content(path):
-    """Content of a binary package without the parts that differ in every build."""
+def content(path, ignored=re.compile(b"(?!)")):
+    """Content of a binary package without the parts that differ in every build. `ignored`: other such parts of its files."""
     with tarfile.open(path) as archive:
         for member in archive:
             if member.name in OF_ONE_BUILD:
@@ -53,4 +53,4 @@ def content(path):
             if member.name == "+CONTENTS":
                 data = re.sub(rb"(?m)^@comment MD5:.*\n", b"", data)
             rights = (member.mode, member.uname, member.gname, member.linkname)
-            yield member.name, (*rights, hashlib.sha256(OF_ONE_COMPILATION.sub(b"", data)).hexdigest())
+            yield member.name, (*rights, hashlib.sha256(ignored.sub(b"", data)).hexdigest())
