@@ -172,8 +172,7 @@ static void in_fork(void) {
   in_parent();
 }
 
-// Finds a variable without recording that.
-static const char *variable(const char *name) {
+const char *find_variable(const char *name) {
   extern char **environ;
   size_t length = strlen(name);
   for (char **it = environ; it && *it; it++)
@@ -182,7 +181,7 @@ static const char *variable(const char *name) {
 }
 
 static void begin(void) {
-  const char *named = variable("TANTO_RECORD");
+  const char *named = find_variable("TANTO_RECORD");
   if (!named || named[0] != '/' || strlen(named) >= sizeof file) return;
   strcpy(file, named);
   new_image(BEGUN);

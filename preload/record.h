@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#pragma GCC visibility push(hidden)
+
 enum kind {
   BEGUN = 1,     // a program began in this process
   FORKED = 2,    // a fork began
@@ -28,6 +30,9 @@ void record_path(enum kind kind, int error, int at, const char *path, const char
 // Records a variable; `value` is NULL if it is not set.
 void record_variable(const char *name, const char *value);
 
+// Finds a variable without recording that.
+const char *find_variable(const char *name);
+
 // Records the start of a program, before it replaces this one. Everything is written before.
 void record_exec(const char *program);
 void record_exec_failed(void);
@@ -37,5 +42,7 @@ void record_spawn(const char *program);
 
 // Writes everything: the process ends.
 void record_end(void);
+
+#pragma GCC visibility pop
 
 #endif

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ Ended ended(std::uint64_t id, int code) {
   // Jobs in processes below this one.
   getrusage(RUSAGE_CHILDREN, &jobs);
   return {id,
-          static_cast<std::uint32_t>(code),
+          static_cast<std::uint32_t>(W_EXITCODE(code & 0xff, 0)),
           microseconds(own.ru_utime, jobs.ru_utime),
           microseconds(own.ru_stime, jobs.ru_stime),
           static_cast<std::uint64_t>(std::max(own.ru_maxrss, jobs.ru_maxrss)),

@@ -128,7 +128,7 @@ void write(Writer &to, const Started &it) {
 
 void write(Writer &to, const Ended &it) {
   to.number(it.id, 8);
-  to.number(it.code, 4);
+  to.number(it.status, 4);
   for (const std::uint64_t value : {it.user_us, it.system_us, it.max_rss_kib, it.read_bytes, it.written_bytes}) {
     to.number(value, 8);
   }

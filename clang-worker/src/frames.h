@@ -12,7 +12,7 @@
 namespace tanto {
 
 // Limits of both sides; `crates/tanto-exec/src/runner/clang/frames.rs` has the same values.
-inline constexpr std::uint32_t protocol = 2;
+inline constexpr std::uint32_t protocol = 3;
 inline constexpr std::size_t max_bytes = 128 << 10;
 inline constexpr std::size_t max_texts = 16 << 10;
 inline constexpr std::size_t max_descriptors = 16;
@@ -52,7 +52,7 @@ struct Started {
 // Worker to Tanto: the command has ended, and its process is about to exit.
 struct Ended {
   std::uint64_t id = 0;
-  std::uint32_t code = 0;
+  std::uint32_t status = 0;  // as returned by wait(2)
   std::uint64_t user_us = 0;
   std::uint64_t system_us = 0;
   std::uint64_t max_rss_kib = 0;

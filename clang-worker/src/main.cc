@@ -1,33 +1,26 @@
-// tanto-clang-worker: a warm process with clang and lld, which serves Tanto over a socket.
+// tanto-clang-worker: clang and lld in a process that keeps checkpoints of compiles, and serves Tanto over a socket.
 //
 //   clang-worker --version      prints the versions of the clang and lld that it replaces
-//   clang-worker --serve FD     serves commands from this socket (PROTOCOL.md)
+//   clang-worker --hello        prints the same in a frame (PROTOCOL.md), and the build-ids of the files it replaces
 //   clang-worker --keep DIRECTORY FD SECONDS [PROC]
 //                               starts a checkpoint daemon in the background. It serves clients that connect to the
 //                               address in DIRECTORY, and the other end of FD (-1: none), and exits after SECONDS
 //                               without a client. It reads memory figures in PROC (default: /proc).
-//
-// TANTO_CLANG_WORKER_WITHOUT=text,patience,heap,pages,holes,warm turns off the named parts of its tuning, for
-// measurements.
 
 #include <fcntl.h>
 
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "compiler.h"
 #include "daemon.h"
-#include "memory.h"
-#include "zygote.h"
+#include "frames.h"
 
 namespace {
-
-bool is_enabled(std::string_view part) {
-  const char *without = std::getenv("TANTO_CLANG_WORKER_WITHOUT");
-  return !without || std::string_view(without).find(part) == std::string_view::npos;
-}
 
 bool read(std::string_view text, int &number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -46,27 +39,10 @@ int keep(int count, char **words) {
   });
 }
 
-int serve(std::string_view number) {
-  int socket = -1;
-  if (!read(number, socket) || fcntl(socket, F_SETFD, FD_CLOEXEC) < 0) {
-    return 2;
-  }
-  const bool has_heap = is_enabled("heap");
-  if (has_heap) {
-    tanto::prepare_heap(is_enabled("pages"));
-  }
-  tanto::prepare();
-  if (is_enabled("warm") && !tanto::warm_up()) {
-    return 1;
-  }
-  if (has_heap && is_enabled("holes")) {
-    tanto::fill_holes();
-  }
-  const bool moves = is_enabled("text");
-  if (moves && !is_enabled("patience")) {
-    tanto::move_used_to_huge_pages();
-  }
-  return tanto::serve(socket, moves && is_enabled("patience") ? tanto::move_used_to_huge_pages : [] {});
+int hello() {
+  const std::optional<std::string> frame =
+      tanto::encode(tanto::Hello{tanto::protocol, tanto::clang_version(), tanto::lld_version(), tanto::builds()});
+  return frame && std::fwrite(frame->data(), 1, frame->size(), stdout) == frame->size() ? 0 : 1;
 }
 
 }  // namespace
@@ -77,13 +53,13 @@ int main(int count, char **words) {
     std::printf("%s\n%s\n", tanto::clang_version().c_str(), tanto::lld_version().c_str());
     return 0;
   }
-  if (mode == "--serve" && count == 3) {
-    // Destructors at exit would free nothing useful.
-    std::_Exit(serve(words[2]));
+  if (mode == "--hello" && count == 2) {
+    return hello();
   }
   if (mode == "--keep" && (count == 5 || count == 6)) {
+    // Destructors at exit would free nothing useful.
     std::_Exit(keep(count, words));
   }
-  std::fputs("usage: clang-worker --version | --serve FD | --keep DIRECTORY FD SECONDS [PROC]\n", stderr);
+  std::fputs("usage: clang-worker --version | --hello | --keep DIRECTORY FD SECONDS [PROC]\n", stderr);
   return 2;
 }

@@ -22,7 +22,7 @@ void check(const std::string &name, bool ok) {
 
 // The same as in crates/tanto-exec/src/runner/clang/frames/tests.rs.
 const std::map<std::string, Frame> frames = {
-    {"hello", Hello{2, "Debian clang version 19.1.7 (3~deb12u1)", "Debian LLD 19.1.7", {"f29c6d9c", "99af4b93"}}},
+    {"hello", Hello{protocol, "Debian clang version 19.1.7 (3~deb12u1)", "Debian LLD 19.1.7", {"f29c6d9c", "99af4b93"}}},
     {"run", Run{0x0102030405060708,
                 022,
                 "/usr/lib/llvm-19/bin/clang",
@@ -31,7 +31,7 @@ const std::map<std::string, Frame> frames = {
                 {"PATH=/usr/bin", "LANG=\xc3\xa9"}}},
     {"run-nothing", Run{}},
     {"started", Started{7, 4242}},
-    {"ended", Ended{7, 1, 1500000, 20000, 65536, 512, 1ull << 40}},
+    {"ended", Ended{7, 256, 1500000, 20000, 65536, 512, 1ull << 40}},
     {"declined", Declined{8, "its jobs are not one"}},
     {"gone", Gone{9, 139}},
     {"keep", Keep{Run{10, 022, "/usr/bin/clang", "", {"clang", "-c", "a.c"}, {"PATH=/bin"}}, 8}},

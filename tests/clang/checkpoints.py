@@ -21,7 +21,7 @@ import traceback
 from pathlib import Path
 
 import edits
-from ends import CLANG, is_gone, wait_for
+from forks import CLANG, is_gone, wait_for
 
 # Timeout of events that have to happen, in seconds.
 LONG = 120

@@ -137,6 +137,8 @@ class Daemon:
             kind, rest = frame[4], frame[13:]
             if kind == ENDED:
                 code = struct.unpack("<I", rest[:4])[0]
+                assert code & 0xFF == 0, f"killed: {code}"
+                code >>= 8
             if kind in (DECLINED, GONE):
                 connection.close()
                 self.used += code is not None

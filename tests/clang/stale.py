@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import edits
-from ends import is_gone
+from forks import is_gone
 
 ALONE = "TANTO_TEST_IN_NAMESPACE"
 COMMAND = "clang-19 -g -MD -MF main.d -I first -I sdk -c main.c -o main.o"

@@ -15,10 +15,10 @@ use tanto_sys::random;
 use self::input_list::InputList;
 
 /// The library, for programs of this machine's C library.
-const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libtanto-preload.so"));
+pub(crate) const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libtanto-preload.so"));
 /// The name of the file to which programs append.
 const RECORD_VARIABLE: &str = "TANTO_RECORD";
-const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// A longer record is not read, in bytes.
 const MAX_RECORD: u64 = 256 << 20;
 

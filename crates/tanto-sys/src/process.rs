@@ -22,7 +22,7 @@ pub mod procs;
 pub mod reaper;
 
 pub use environment::Environment;
-pub use launch::{Argv, Launcher, Program, max_child_descriptors};
+pub use launch::{Argv, Launcher, Program, count_inheritable_descriptors, max_child_descriptors};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
@@ -38,7 +38,7 @@ pub enum ExitStatus {
 
 impl ExitStatus {
     /// Decodes the status of `wait`.
-    pub(crate) fn of(status: libc::c_int) -> ExitStatus {
+    pub fn of(status: libc::c_int) -> ExitStatus {
         if libc::WIFEXITED(status) {
             ExitStatus::Code(libc::WEXITSTATUS(status))
         } else {

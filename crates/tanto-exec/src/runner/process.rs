@@ -282,7 +282,7 @@ impl ProcessRunner {
         }
         match started {
             Ok(Started { child, direct, worker_job }) => {
-                self.ignore_worker();
+                self.ignore_servers();
                 if let Some(watcher) = &mut self.watcher {
                     watcher.started(job, child.pid(), bounds);
                 }

@@ -9,11 +9,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, MemfdFlags, accessat, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::call_error;
 use crate::fs::stat::mtime;
+
+/// Creates a file in memory, which has no path. It is closed on `exec`.
+pub fn in_memory(content: &[u8]) -> io::Result<fs::File> {
+    let mut file = fs::File::from(memfd_create(c"tanto", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    Ok(file)
+}
 
 pub fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))

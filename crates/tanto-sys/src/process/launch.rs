@@ -227,6 +227,19 @@ impl Launcher {
     }
 }
 
+/// Returns how many descriptors besides the standard ones every child inherits, because whoever started this process left
+/// them open.
+pub fn count_inheritable_descriptors() -> io::Result<usize> {
+    let numbers =
+        std::fs::read_dir("/proc/self/fd")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_inheritable = |number: &RawFd| {
+        // SAFETY: the call only reads a flag; a closed descriptor is an error.
+        let flags = unsafe { libc::fcntl(*number, libc::F_GETFD) };
+        *number > libc::STDERR_FILENO && flags >= 0 && flags & libc::FD_CLOEXEC == 0
+    };
+    Ok(numbers.filter(is_inheritable).count())
+}
+
 /// Returns the number of descriptors that children may use up; some are left for other files.
 pub fn max_child_descriptors() -> RawFd {
     const OTHERS: u64 = 32;

@@ -249,16 +249,15 @@ impl BuildRun<'_> {
         let max_load = self.options.settings.max_load.value;
         let own = self.own_state(builddir);
         let overflow = Some(Path::new(OsStr::from_bytes(if builddir.is_empty() { b"." } else { builddir })).into());
-        // Writing to an empty path fails, so nothing is cached.
-        let known = own.as_ref().map(|own| own.join(installation::IDENTITY_CACHE)).unwrap_or_default();
+        // Writing to an empty path fails, so nothing is remembered.
+        let costs_file = own.as_ref().map(|own| own.join(installation::STARTUP_COSTS)).unwrap_or_default();
         let writer = Rc::clone(&self.writer);
         let settings = &self.options.settings;
         let checkpoints = own.and_then(|own| {
-            let dir = own.join(installation::CHECKPOINT_DIR);
-            installation::checkpoints(settings.checkpoints.value.limit(), settings.verify_checkpoints.value, dir)
+            installation::checkpoints(settings.checkpoints.value.limit(), settings.verify_checkpoints.value, &own)
         });
-        let worker = installation::find(settings.clang_worker.value, known, checkpoints)
-            .map_err(|error| self.fatal(&error.message()))?;
+        let worker = installation::find(settings.clang_worker.value, costs_file, checkpoints)
+            .map_err(|error| self.fatal(error.to_string().as_bytes()))?;
         let options = RunnerOptions {
             parallelism,
             max_load,

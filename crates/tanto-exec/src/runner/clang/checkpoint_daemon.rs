@@ -16,9 +16,9 @@ use tanto_sys::process::{Environment, Launcher, Program};
 use tanto_sys::user;
 
 use super::connection::WorkerConnection;
-use super::frames::{Reply, STOP, Without};
+use super::frames::{PROTOCOL, Reply, STOP, Without};
 use super::identity::Stamp;
-use super::zygote::words;
+use super::server_process::words;
 
 /// File with the address of its socket, in its directory.
 const ADDRESS: &str = "address";
@@ -90,7 +90,10 @@ impl DaemonConnection {
         if peer.user != user::effective() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let mut connection = WorkerConnection::connect(socket, TIMEOUT)?;
+        let mut connection = WorkerConnection::new(socket, TIMEOUT);
+        let Reply::Hello { version: PROTOCOL, .. } = connection.next()? else {
+            return Err(io::Error::other("unsupported protocol version"));
+        };
         let Reply::Holding { most, wanted, memory_kib, files, without } = connection.next()? else {
             return Err(io::Error::other("unexpected message"));
         };

@@ -3,16 +3,24 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tanto_sys::ipc::poll::Watch;
+use tanto_sys::process::Environment;
 
 use super::NotInWorker;
 use super::checkpoint_daemon::DaemonConnection;
 use super::frames::{self, Reply, Run};
+use super::identity::{self, Identity, Replaced, Stamp, checkpoint_variable};
+use super::identity_cache;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckpointOptions {
+    /// The program with LLVM.
+    pub program: PathBuf,
+    /// File that caches which clangs the program replaces.
+    pub identities: PathBuf,
     /// Directory of the daemon; created when needed.
     pub place: PathBuf,
     /// Maximum number of checkpoints.
@@ -35,6 +43,10 @@ enum State {
 pub(super) struct Checkpoints {
     wanted: CheckpointOptions,
     state: State,
+    /// The programs that were identified; loaded on first use.
+    cache: Option<Vec<Identity>>,
+    /// Validity of `cache`, besides the files.
+    cache_key: String,
     /// Frames of recent compiles, the last one first.
     recent: VecDeque<Vec<u8>>,
     /// Commands that continued from a checkpoint.
@@ -42,24 +54,33 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(super) fn new(wanted: CheckpointOptions) -> Checkpoints {
-        Checkpoints { wanted, state: State::Unknown, recent: VecDeque::new(), used: 0 }
-    }
-
-    /// Records a command that is about to run.
-    pub(super) fn note(&mut self, run: &Run<'_>) {
-        let Some(frame) = is_compile(run).then(|| frames::encode_keep(run, self.wanted.most)).flatten() else { return };
-        self.recent.push_front(frame);
-        self.recent.truncate(self.wanted.most.try_into().unwrap_or(usize::MAX));
-    }
-
-    /// Continues the command from its checkpoint, if there is one. Returns its process.
-    pub(super) fn run(&mut self, program: &Path, id: u64, frame: &[u8], with: &[BorrowedFd<'_>]) -> Option<u32> {
-        if matches!(self.state, State::Unknown) {
-            self.state = find(program, &self.wanted.place);
+    /// Returns `None` if the environment asks clang for something that a checkpoint does not do.
+    pub(super) fn new(wanted: CheckpointOptions, environment: &Environment) -> Option<Checkpoints> {
+        if checkpoint_variable(environment).is_some() {
+            return None;
         }
+        let stamp = Stamp::of(&wanted.program);
+        let libraries = environment.get(b"LD_LIBRARY_PATH").unwrap_or_default();
+        let cache_key = format!("{:?} {}", stamp.map(|stamp| stamp.0), libraries.escape_ascii());
+        let (cache, recent) = (None, VecDeque::new());
+        Some(Checkpoints { wanted, state: State::Unknown, cache, cache_key, recent, used: 0 })
+    }
+
+    /// Continues the command from its checkpoint, if there is one, and returns its process. Remembers the command for a
+    /// checkpoint.
+    pub(super) fn run(&mut self, program: &Path, run: &Run<'_>, with: &[BorrowedFd<'_>]) -> Option<u32> {
+        if matches!(self.state, State::Unknown) {
+            self.state = find(&self.wanted.program, &self.wanted.place);
+        }
+        if matches!(self.state, State::Gone) && !self.wanted.may_start {
+            return None;
+        }
+        let Identity { is_replaced: true, lld, .. } = self.identify(program)? else { return None };
+        let lld = lld.as_ref().map_or(&b""[..], |lld| lld.as_os_str().as_bytes());
+        let run = Run { clang: program.as_os_str().as_bytes(), lld, ..*run };
+        self.note(&run);
         let State::Found(daemon) = &mut self.state else { return None };
-        match daemon.connection.run(id, frame, with) {
+        match daemon.connection.run(run.id, &frames::encode(&run)?, with) {
             Ok(pid) => {
                 self.used += 1;
                 return Some(pid);
@@ -68,6 +89,31 @@ impl Checkpoints {
             Err(_) => {}
         }
         None
+    }
+
+    fn note(&mut self, run: &Run<'_>) {
+        let Some(frame) = is_compile(run).then(|| frames::encode_keep(run, self.wanted.most)).flatten() else { return };
+        self.recent.push_front(frame);
+        self.recent.truncate(self.wanted.most.try_into().unwrap_or(usize::MAX));
+    }
+
+    /// Returns the identity of a program, from the cache or by asking both programs.
+    fn identify(&mut self, program: &Path) -> Option<Identity> {
+        let (file, key) = (&self.wanted.identities, &self.cache_key);
+        let cache = self.cache.get_or_insert_with(|| {
+            let mut cache = identity_cache::read(file, key);
+            cache.retain(Identity::is_same_build);
+            cache
+        });
+        if let Some(identity) = cache.iter().find(|it| it.program == program && it.is_unchanged()) {
+            return Some(identity.clone());
+        }
+        cache.retain(|it| it.program != program);
+        let identity = identity::identify(program, &Replaced::by(&self.wanted.program)?)?;
+        cache.push(identity.clone());
+        // Without the cache, the next build asks again.
+        let _ = identity_cache::write(file, key, cache);
+        Some(identity)
     }
 
     /// Returns whether the last command from a checkpoint is to be compared with a process.
@@ -103,7 +149,7 @@ impl Checkpoints {
 
     /// Requests checkpoints of recent compiles, from a new daemon if there is none and one may be started. Does not
     /// wait.
-    pub(super) fn rest(&mut self, program: &Path, with: &[BorrowedFd<'_>]) {
+    pub(super) fn rest(&mut self, with: &[BorrowedFd<'_>]) {
         let recent = std::mem::take(&mut self.recent);
         if recent.is_empty() {
             return;
@@ -112,7 +158,7 @@ impl Checkpoints {
         let socket = match &self.state {
             State::Found(daemon) => daemon.connection.socket(),
             State::Unknown | State::Gone if self.wanted.may_start => {
-                match DaemonConnection::start(program, &self.wanted.place) {
+                match DaemonConnection::start(&self.wanted.program, &self.wanted.place) {
                     Ok(socket) => started = socket,
                     Err(_) => return,
                 }

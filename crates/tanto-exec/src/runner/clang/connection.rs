@@ -1,4 +1,4 @@
-//! The socket to the clang worker or the checkpoint daemon.
+//! The socket to a fork server or the checkpoint daemon.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,16 +9,10 @@ use tanto_sys::ipc::poll::Watch;
 use tanto_sys::ipc::seqpacket::SeqpacketSocket;
 
 use super::NotInWorker;
-use super::frames::{self, MOST_BYTES, PROTOCOL, Reply};
+use super::frames::{self, MOST_BYTES, Reply};
 
 pub(super) struct WorkerConnection {
     socket: SeqpacketSocket,
-    /// First line of the peer's `clang --version`.
-    pub(super) clang: Vec<u8>,
-    /// Beginning of the peer's `ld.lld --version`.
-    pub(super) lld: Vec<u8>,
-    /// GNU build-ids of the programs and libraries that the peer replaces.
-    pub(super) builds: Vec<Vec<u8>>,
     /// Timeout of replies.
     timeout: Duration,
     /// Messages about other commands that arrived while waiting for a reply.
@@ -27,18 +21,8 @@ pub(super) struct WorkerConnection {
 }
 
 impl WorkerConnection {
-    /// Waits for the peer's greeting.
-    pub(super) fn connect(socket: SeqpacketSocket, timeout: Duration) -> io::Result<WorkerConnection> {
-        let (queued, buffer) = (VecDeque::new(), vec![0; MOST_BYTES + 1]);
-        let (clang, lld, builds) = (Vec::new(), Vec::new(), Vec::new());
-        let mut connection = WorkerConnection { socket, clang, lld, builds, timeout, queued, buffer };
-        let Reply::Hello { version: PROTOCOL, clang, lld, builds } =
-            connection.receive_until(Instant::now() + timeout)?
-        else {
-            return Err(io::Error::other("unsupported protocol version"));
-        };
-        (connection.clang, connection.lld, connection.builds) = (clang, lld, builds);
-        Ok(connection)
+    pub(super) fn new(socket: SeqpacketSocket, timeout: Duration) -> WorkerConnection {
+        WorkerConnection { socket, timeout, queued: VecDeque::new(), buffer: vec![0; MOST_BYTES + 1] }
     }
 
     pub(super) fn socket(&self) -> &SeqpacketSocket {

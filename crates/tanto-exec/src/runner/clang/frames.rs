@@ -1,9 +1,10 @@
-//! Messages to and from the clang worker, encoded as in `clang-worker/PROTOCOL.md`.
+//! Messages to and from fork servers and the checkpoint daemon, encoded as in `preload/PROTOCOL.md` and
+//! `clang-worker/PROTOCOL.md`.
 
 use tanto_sys::process::Argv;
 
-/// Limits of both sides; `clang-worker/src/frames.h` has the same numbers.
-pub(super) const PROTOCOL: u32 = 2;
+/// Limits of both sides; `preload/frames.h` and `clang-worker/src/frames.h` have the same numbers.
+pub(super) const PROTOCOL: u32 = 3;
 /// Longest frame in bytes.
 pub(super) const MOST_BYTES: usize = 128 << 10;
 /// Maximum number of arguments, and of environment variables.
@@ -13,6 +14,8 @@ const MOST_FILES: usize = 64;
 const MOST_WITHOUT: usize = 32;
 /// Maximum number of programs and libraries that a worker replaces.
 const MOST_BUILDS: usize = 64;
+/// Maximum number of files, and of directories, that a fork server depends on.
+const MOST_PATHS: usize = 1024;
 
 /// A request to run a command.
 pub(super) struct Run<'a> {
@@ -36,15 +39,28 @@ pub(super) struct Used {
     pub(super) written_bytes: u64,
 }
 
-/// A message of the worker or the daemon.
+/// A message of a fork server or the daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// It is ready. `builds`: GNU build-ids of the programs and libraries that it replaces, in hexadecimal digits.
+    /// The checkpoint program. `builds`: GNU build-ids of the programs and libraries that it replaces, in hexadecimal
+    /// digits.
     Hello {
         version: u32,
         clang: Vec<u8>,
         lld: Vec<u8>,
         builds: Vec<Vec<u8>>,
+    },
+    /// A fork server is ready.
+    Ready {
+        version: u32,
+        /// Why it cannot serve; empty if it can.
+        unusable: Vec<u8>,
+        /// CPU time of its start, and of a fork that ends at once.
+        startup_us: u64,
+        fork_us: u64,
+        /// Loaded files, and directories that were searched for them.
+        files: Vec<Vec<u8>>,
+        dirs: Vec<Vec<u8>>,
     },
     Started {
         id: u64,
@@ -52,7 +68,8 @@ pub(super) enum Reply {
     },
     Ended {
         id: u64,
-        code: u32,
+        /// As returned by `wait`.
+        status: u32,
         used: Used,
     },
     /// The command has to run as a process, for this reason.
@@ -142,7 +159,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Reply> {
             builds: from.list(MOST_BUILDS, Reader::text)?,
         },
         2 => Reply::Started { id: from.large()?, pid: from.small()? },
-        3 => Reply::Ended { id: from.large()?, code: from.small()?, used: from.used()? },
+        3 => Reply::Ended { id: from.large()?, status: from.small()?, used: from.used()? },
         4 => Reply::Declined { id: from.large()?, why: from.text()? },
         5 => (Reply::Gone { id: from.large()? }, from.small()?).0,
         8 => Reply::Holding {
@@ -151,6 +168,14 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Reply> {
             memory_kib: from.large()?,
             files: from.list(MOST_FILES, Reader::text)?,
             without: from.list(MOST_WITHOUT, |from| Some(Without { file: from.text()?, why: from.text()? }))?,
+        },
+        10 => Reply::Ready {
+            version: from.small()?,
+            unusable: from.text()?,
+            startup_us: from.large()?,
+            fork_us: from.large()?,
+            files: from.list(MOST_PATHS, Reader::text)?,
+            dirs: from.list(MOST_PATHS, Reader::text)?,
         },
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! Caches which programs the worker replaces, in a file.
+//! Caches which programs the checkpoint program replaces, in a file.
 //!
 //! If the file is damaged, programs are asked again.
 
@@ -19,7 +19,7 @@ const LARGEST: u64 = 64 << 10;
 /// Number of cached programs, the most recent ones.
 const MOST: usize = 8;
 
-/// Reads the programs that were cached in the same surroundings: this worker and this library path.
+/// Reads the programs that were cached in the same surroundings: this checkpoint program and this library path.
 pub(super) fn read(file: &Path, cache_key: &str) -> Vec<Identity> {
     read_file(file).ok().and_then(|text| parse(&text, cache_key)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Finds the installed clang worker, and describes it and the clangs that it stands in for.
+//! Finds the checkpoint program, and describes how the compilers of a build run.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -10,9 +10,9 @@ use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::process::Environment;
 
 use super::checkpoint_daemon::{Held, held};
-use super::identity::{conflicting_variable, replaced_version};
-use super::identity_cache::programs;
-use super::{CheckpointOptions, WorkerOptions};
+use super::identity::{loader_variable, version_line};
+use super::startup_costs::{self, StartupCost};
+use super::{CheckpointOptions, WorkerOptions, identity_cache};
 
 /// Whether compilers run in the compile worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,107 +47,91 @@ pub fn is_executable(place: &Path) -> bool {
 /// The directory of the checkpoint daemon, below Tanto's own state.
 pub const CHECKPOINT_DIR: &str = "checkpoints";
 
-/// The cache of known clangs, below Tanto's own state.
-pub const IDENTITY_CACHE: &str = "clang-worker";
+/// The cache of clangs that have checkpoints, below Tanto's own state.
+const IDENTITY_CACHE: &str = "clang-worker";
 
-/// The Debian packages needed to build the worker.
-pub const DEBIAN_PACKAGES: &str =
-    "clang-19 lld-19 cmake g++ llvm-19-dev libclang-19-dev liblld-19-dev libpolly-19-dev zlib1g-dev libzstd-dev";
+/// The startup costs of compilers, below Tanto's own state.
+pub const STARTUP_COSTS: &str = "fork-servers";
 
 /// Information from the checkpoint daemon of a build directory.
 pub fn checkpoint_usage(state: &StateDirs) -> Option<Held> {
     state.verified_dirs().find_map(|top| held(&top.join(CHECKPOINT_DIR)))
 }
 
-/// The options for at most `most` checkpoints; `None` for none.
-pub fn checkpoints(most: u32, verify_every: u32, place: PathBuf) -> Option<CheckpointOptions> {
+/// The options for at most `most` checkpoints; `None` for none. `state`: Tanto's own state directory.
+pub fn checkpoints(most: u32, verify_every: u32, state: &Path) -> Option<CheckpointOptions> {
     let is_seen = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
     let may_start = is_seen && std::env::var_os("CI").is_none_or(|value| value.is_empty());
-    (most > 0).then_some(CheckpointOptions { place, most, may_start, verify_every })
+    let program = candidates().into_iter().find(|place| is_executable(place)).filter(|_| most > 0)?;
+    let (identities, place) = (state.join(IDENTITY_CACHE), state.join(CHECKPOINT_DIR));
+    Some(CheckpointOptions { program, identities, place, most, may_start, verify_every })
 }
 
-/// Returns the worker's options, or `None` if it is off or missing.
+/// Returns the options for forks of compilers, or `None` if they are off.
 pub fn find(
     wanted: ClangWorker,
-    known: PathBuf,
+    costs_file: PathBuf,
     checkpoints: Option<CheckpointOptions>,
-) -> Result<Option<WorkerOptions>, WorkerError> {
+) -> Result<Option<WorkerOptions>, DisabledBy> {
     let required = wanted == ClangWorker::Require;
     if wanted == ClangWorker::Off {
         return Ok(None);
     }
-    if required && let Some(name) = conflicting_variable(&Environment::inherit_with(&[])) {
-        return Err(WorkerError::DisabledBy(name.to_vec()));
+    if required && let Some(name) = loader_variable(&Environment::inherit_with(&[])) {
+        return Err(DisabledBy(name.to_vec()));
     }
-    match candidates().into_iter().find(|place| is_executable(place)) {
-        Some(program) => Ok(Some(WorkerOptions { program, cache: known, required, checkpoints })),
-        None if required => Err(WorkerError::NotFound),
-        None => Ok(None),
-    }
+    Ok(Some(WorkerOptions { costs_file, required, checkpoints }))
 }
 
-/// The reason a required worker cannot be used.
+/// Forks are required, but this environment variable is set.
 #[derive(PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}", String::from_utf8_lossy(&self.message()))]
-pub enum WorkerError {
-    /// This environment variable is set.
-    DisabledBy(Vec<u8>),
-    NotFound,
-}
+#[error("--clang-worker=require: {} in the environment requires compilers as processes", String::from_utf8_lossy(.0))]
+pub struct DisabledBy(Vec<u8>);
 
-impl WorkerError {
-    /// The message; it contains paths as they are.
-    pub fn message(&self) -> Vec<u8> {
-        match self {
-            WorkerError::DisabledBy(name) => {
-                [b"--clang-worker=require: ", &name[..], b" in the environment requires compilers as processes"]
-                    .concat()
-            }
-            WorkerError::NotFound => {
-                let paths = candidates().into_iter().flat_map(|path| [b"\n  ", path.as_os_str().as_bytes()].concat());
-                let remedy = format!(
-                    "\nTo build it, run: apt-get install {DEBIAN_PACKAGES}; ./install\n\
-                     --clang-worker=auto continues without it"
-                );
-                let text = b"--clang-worker=require: clang worker not found:".iter().copied();
-                text.chain(paths).chain(remedy.into_bytes()).collect()
-            }
-        }
-    }
-}
-
-/// The path of the compile worker, the clang that it replaces, and the clangs that builds in this directory have used.
+/// Describes how the clangs that builds in this directory have used will run.
 pub fn describe(state: &StateDirs) -> Vec<Vec<u8>> {
     let mut lines = Vec::new();
-    if let Some(name) = conflicting_variable(&Environment::inherit_with(&[])) {
-        lines.push([b"not used, because of ", name, b" in the environment"].concat());
+    if let Some(name) = loader_variable(&Environment::inherit_with(&[])) {
+        lines.push([b"compilers run as processes, because of ", name, b" in the environment"].concat());
     }
-    let places = candidates();
-    match places.iter().find(|place| is_executable(place)) {
-        Some(place) => {
-            lines.push(place.as_os_str().as_bytes().to_vec());
-            let clang =
-                replaced_version(place).unwrap_or_else(|| b"nothing: it does not run. Run ./install again".into());
-            lines.push([&b"stands for "[..], &clang].concat());
-        }
-        None => {
-            lines.extend(places.iter().map(|place| [place.as_os_str().as_bytes(), b" (none)"].concat()));
-            lines.push(format!("./install builds it, after: apt-get install {}", DEBIAN_PACKAGES).into());
-        }
+    let replaced = checkpointed(state);
+    let costs: Vec<_> = state.verified_dirs().flat_map(|top| startup_costs::read(&top.join(STARTUP_COSTS))).collect();
+    for cost in &costs {
+        lines.push(describe_compiler(cost, replaced.contains(&cost.program)));
     }
-    let met: Vec<_> = state.verified_dirs().flat_map(|place| programs(&place.join(IDENTITY_CACHE))).collect();
-    if met.is_empty() {
-        lines.push(b"no build here has used a clang with it yet; gcc and other compilers are always processes".into());
-    }
-    for (program, is_ours) in met {
-        let how: &[u8] = if is_ours {
-            b" runs in it"
-        } else {
-            b" is another build of clang, and a process: ./install builds the worker anew"
-        };
-        lines.push([b"builds here: ", program.as_os_str().as_bytes(), how].concat());
+    if costs.is_empty() {
+        lines.push(b"no build here has run two commands with clang yet; gcc and others are always processes".into());
     }
     lines
+}
+
+/// The version of LLVM with which the checkpoint program is built.
+const CHECKPOINT_MAJOR: &str = "19";
+
+/// `clang 16.0.6: fork server; no checkpoints (...)`
+fn describe_compiler(cost: &StartupCost, has_checkpoints: bool) -> Vec<u8> {
+    let StartupCost { program, startup_us, fork_us, .. } = cost;
+    let text = version_line(program).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let version = text.split("version ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or("of unknown version");
+    let milliseconds = |us: &u64| *us as f64 / 1000.0;
+    let how = if cost.is_fork_cheaper() { "fork server" } else { "processes, since a fork is not cheaper" };
+    let saving = format!("{how} (start {:.1} ms, fork {:.1} ms)", milliseconds(startup_us), milliseconds(fork_us));
+    let checkpoints = match version.split('.').next() {
+        _ if has_checkpoints => "checkpoints".to_string(),
+        Some(CHECKPOINT_MAJOR) => format!("no checkpoints (needs llvm-{CHECKPOINT_MAJOR}-dev, then ./install)"),
+        _ => format!("no checkpoints (clang {CHECKPOINT_MAJOR} only)"),
+    };
+    [program.as_os_str().as_bytes(), format!(": clang {version}: {saving}; {checkpoints}").as_bytes()].concat()
+}
+
+/// Returns the clangs of builds here that have checkpoints.
+fn checkpointed(state: &StateDirs) -> Vec<PathBuf> {
+    if !candidates().iter().any(|place| is_executable(place)) {
+        return Vec::new();
+    }
+    let all = state.verified_dirs().flat_map(|top| identity_cache::programs(&top.join(IDENTITY_CACHE)));
+    all.filter(|(_, is_replaced)| *is_replaced).map(|(program, _)| program).collect()
 }
 
 #[cfg(test)]

@@ -1,23 +1,23 @@
-//! A missing or unwanted worker.
+//! Programs that cannot be forked, and environments that forbid it.
 
 use super::*;
 use tanto_testing::Scratch;
 
-fn worker(program: &str, required: bool) -> Worker {
-    let options =
-        WorkerOptions { program: program.into(), cache: "/nowhere/known".into(), required, checkpoints: None };
+fn worker(required: bool) -> Worker {
+    let options = WorkerOptions { costs_file: "/nowhere/costs".into(), required, checkpoints: None };
     Worker::new(options, &Environment::inherit_with(&[])).expect("nothing in the environment forbids it")
 }
 
-/// A program that is called clang.
+/// A command of a program that is called clang, old enough to be forked.
 fn clang(dir: &Scratch) -> Argv {
     std::fs::copy("/bin/true", dir.at("clang")).unwrap();
-    zygote::words(&[&dir.bytes("clang"), b"-c", b"x.c"])
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    server_process::words(&[&dir.bytes("clang"), b"-c", b"x.c"])
 }
 
 #[test]
 fn only_compiler_names_are_candidates() {
-    for name in [&b"clang"[..], b"/usr/bin/clang++-19", b"x86_64-linux-gnu-clang", b"cc", b"/usr/bin/c++"] {
+    for name in [&b"clang"[..], b"/usr/bin/clang++-19", b"x86_64-linux-gnu-clang", b"cc", b"/usr/bin/c++", b"ld.lld"] {
         assert!(may_be_clang(name), "{}", name.escape_ascii());
     }
     for name in [&b"gcc"[..], b"", b"/opt/clang/bin/ld", b"ccache"] {
@@ -26,29 +26,37 @@ fn only_compiler_names_are_candidates() {
 }
 
 #[test]
-fn without_a_worker_commands_are_processes() {
-    let dir = Scratch::new("no-worker");
+fn the_first_command_of_a_program_is_a_process() {
+    let dir = Scratch::new("first-command");
+    let mut worker = worker(false);
+    let why = worker.start(&clang(&dir), &Environment::inherit_with(&[]), &[]).err().unwrap();
+    assert!(matches!(why, NotInWorker::FirstCommand), "{why}");
+}
+
+#[test]
+fn any_dynamic_program_can_be_forked() {
+    let dir = Scratch::new("forked-program");
+    let mut worker = worker(true);
     let environment = Environment::inherit_with(&[]);
-    // One is missing, one exits at once, one sends garbage.
-    for program in ["/nowhere/clang-worker", "/bin/true", "/bin/sh"] {
-        let mut worker = worker(program, false);
-        assert!(worker.start(&clang(&dir), &environment, &[]).is_err());
-        assert!(worker.is_gone(false) && worker.pid().is_none() && worker.next_message().is_none(), "{program}");
-    }
+    let (mut child, job) = worker.start(&clang(&dir), &environment, &[]).unwrap();
+    assert_eq!(child.read_output(&mut [0; 10]).unwrap(), 0);
+    worker.wait_until_gone(vec![(job.id, job.origin)]);
+    assert!(!worker.is_gone(job.origin), "the server still serves");
 }
 
 #[test]
-fn a_required_worker_that_does_not_start_is_an_error() {
-    let dir = Scratch::new("required-worker");
-    let mut worker = worker("/nowhere/clang-worker", true);
-    let error = worker.start(&clang(&dir), &Environment::inherit_with(&[]), &[]).err().expect("an error");
-    assert!(error.to_string().starts_with("compile worker /nowhere/clang-worker: "));
+fn programs_that_have_just_changed_are_processes() {
+    let dir = Scratch::new("young-program");
+    let mut worker = worker(true);
+    std::fs::copy("/bin/true", dir.at("clang")).unwrap();
+    let words = server_process::words(&[&dir.bytes("clang"), b"-c", b"x.c"]);
+    let why = worker.start(&words, &Environment::inherit_with(&[]), &[]).err().unwrap();
+    assert!(why.to_string().ends_with("it has just changed"), "{why}");
 }
 
 #[test]
-fn spawn_cc1_disables_the_worker() {
-    let options =
-        WorkerOptions { program: "/bin/true".into(), cache: "/nowhere".into(), required: false, checkpoints: None };
-    let environment = Environment::inherit_with(&[("CLANG_SPAWN_CC1".into(), "1".into())]);
+fn variables_of_the_loader_disable_forks() {
+    let options = WorkerOptions { costs_file: "/nowhere".into(), required: false, checkpoints: None };
+    let environment = Environment::inherit_with(&[("LD_PRELOAD".into(), "x.so".into())]);
     assert!(Worker::new(options, &environment).is_none());
 }

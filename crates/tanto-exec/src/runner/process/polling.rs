@@ -10,11 +10,12 @@ use super::slot_guard::SlotGuard;
 use super::task::{Progress, Task};
 use crate::job::report::TerminationReason;
 use crate::monitor::watcher::Watcher;
+use crate::runner::clang;
 
-/// Indices in the list of watches. The first one is for signals; those of the clang worker and the checkpoint daemon
+/// Indices in the list of watches. The first one is for signals; those of the fork servers and the checkpoint daemon
 /// are between these two.
 const WAKE_FD: usize = 1;
-const FIRST_SLOT_WATCH: usize = 4;
+const FIRST_SLOT_WATCH: usize = 2 + clang::WATCHES;
 /// Poll interval for processes without a pidfd (before Linux 5.3).
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -62,14 +63,14 @@ impl ProcessRunner {
         }
     }
 
-    /// Lists all descriptors: signals, wake_fd, clang worker, jobserver if it could help, tasks. Returns the index of
+    /// Lists all descriptors: signals, wake_fd, fork servers, jobserver if it could help, tasks. Returns the index of
     /// the first task. Rebuilding the list is as cheap as updating it: `-j500` takes no more CPU time per command than
     /// `-j100`.
     fn watch_all(&mut self) -> usize {
         self.watches.clear();
         self.watches.push(Watch::new(&self.signals));
         self.watches.push(self.wake_fd.as_ref().map_or(Watch::none(), Watch::new));
-        let nothing = || [Watch::none(), Watch::none()];
+        let nothing = || [Watch::none(); clang::WATCHES];
         self.watches.extend(self.starter.worker().map_or_else(nothing, |worker| worker.watches()));
         if let Some(slots) = &self.slots {
             slots.watch(&mut self.watches);

@@ -1,4 +1,4 @@
-//! Commands in the clang worker: how they end, and when they have to run again as processes.
+//! Commands in the fork servers: how they end, and when they have to run again as processes.
 
 use std::io;
 
@@ -11,9 +11,9 @@ use super::{ProcessRunner, Ready};
 use crate::job::Cost;
 use crate::job::report::TerminationReason;
 use crate::job::{Command, Exit, Usage};
-use crate::runner::clang::{NotInWorker, WorkerJobId, WorkerMessage};
+use crate::runner::clang::{NotInWorker, Origin, WorkerJobId, WorkerMessage};
 
-/// State of a command in the clang worker.
+/// State of a command in the fork servers.
 pub(super) struct WorkerJob {
     id: WorkerJobId,
     /// For another run.
@@ -42,7 +42,7 @@ impl WorkerJob {
 
     /// Whether it continues from a checkpoint.
     pub(super) fn continues_from_checkpoint(&self) -> bool {
-        self.id.from_checkpoint
+        self.id.origin == Origin::Checkpoint
     }
 
     fn record(&mut self, message: WorkerMessage) {
@@ -66,7 +66,7 @@ impl WorkerJob {
 }
 
 impl ProcessRunner {
-    /// Handles messages of the clang worker.
+    /// Handles messages of the fork servers.
     pub(super) fn read_worker_messages(&mut self) -> io::Result<()> {
         let Some(worker) = self.starter.worker() else { return Ok(()) };
         while let Some((id, message)) = worker.next_message() {
@@ -75,11 +75,11 @@ impl ProcessRunner {
                 worker_job.record(message);
             }
         }
-        let is_gone = [worker.is_gone(false), worker.is_gone(true)];
         let mut index = 0;
         while let Some(task) = self.running.get_mut(index) {
             let over = task.worker_job.as_ref().filter(|_| task.child.output().is_none());
-            match over.and_then(|it| it.verdict(is_gone[usize::from(it.id.from_checkpoint)])) {
+            let worker = self.starter.worker();
+            match over.and_then(|it| it.verdict(worker.is_none_or(|worker| worker.is_gone(it.id.origin)))) {
                 Some(Verdict::Done(ended)) => self.finish(index, ended),
                 Some(Verdict::Again) => {
                     let task = self.running.remove(index);
@@ -138,18 +138,17 @@ impl ProcessRunner {
         }
     }
 
-    /// Excludes the clang worker from all jobs.
-    pub(super) fn ignore_worker(&mut self) {
-        let pid = self.starter.worker().and_then(|worker| worker.pid());
-        if let (Some(watcher), Some(pid)) = (&mut self.watcher, pid) {
-            watcher.ignore(pid);
+    /// Excludes the fork servers from all jobs.
+    pub(super) fn ignore_servers(&mut self) {
+        if let (Some(watcher), Some(worker)) = (&mut self.watcher, self.starter.worker()) {
+            worker.pids().for_each(|pid| watcher.ignore(pid));
         }
     }
 
     /// Waits until the processes of these commands are gone.
     pub(super) fn wait_until_gone(&mut self, tasks: &[Task]) {
         let worker_jobs = tasks.iter().filter_map(|task| task.worker_job.as_ref());
-        let ids = worker_jobs.filter(|it| !it.gone).map(|it| (it.id.id, it.id.from_checkpoint)).collect();
+        let ids = worker_jobs.filter(|it| !it.gone).map(|it| (it.id.id, it.id.origin)).collect();
         if let Some(worker) = self.starter.worker() {
             worker.wait_until_gone(ids);
         }

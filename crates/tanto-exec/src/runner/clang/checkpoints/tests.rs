@@ -1,13 +1,15 @@
 //! A missing daemon, and commands without checkpoints.
 
-use super::super::zygote::words;
+use super::super::server_process::words;
 use super::*;
 use tanto_sys::process::Argv;
 use tanto_testing::Scratch;
 
 fn checkpoints(dir: &Scratch, most: u32) -> Checkpoints {
     let place = dir.path().join("checkpoints");
-    Checkpoints::new(CheckpointOptions { place, most, may_start: false, verify_every: 2 })
+    let (program, identities) = ("/nowhere/clang-worker".into(), dir.path().join("identities"));
+    let wanted = CheckpointOptions { program, identities, place, most, may_start: false, verify_every: 2 };
+    Checkpoints::new(wanted, &Environment::inherit_with(&[])).expect("nothing in the environment forbids it")
 }
 
 fn run(words: &Argv) -> Run<'_> {
@@ -36,9 +38,9 @@ fn no_daemon_is_started_unless_allowed() {
     let mut checkpoints = checkpoints(&dir, 2);
     let words = words(&[b"clang", b"-c", b"a.c", b"-o", b"a.o"]);
     checkpoints.note(&run(&words));
-    assert_eq!(checkpoints.run(Path::new("/bin/true"), 1, b"", &[]), None);
+    assert_eq!(checkpoints.run(Path::new("/bin/true"), &run(&words), &[]), None);
     assert!(checkpoints.are_gone() && checkpoints.try_next().is_none() && checkpoints.wait().is_err());
-    checkpoints.rest(Path::new("/bin/true"), &[]);
+    checkpoints.rest(&[]);
     assert!(!dir.path().join("checkpoints").exists());
 }
 

@@ -7,7 +7,11 @@ use tanto_testing::{Material, Random};
 
 /// Frames that the tests of the worker read and write, too.
 fn golden() -> BTreeMap<String, Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clang-worker/golden/frames.txt");
+    read_frames("clang-worker")
+}
+
+fn read_frames(of: &str) -> BTreeMap<String, Vec<u8>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(of).join("golden/frames.txt");
     let text = std::fs::read_to_string(path).expect("the golden frames are there");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -69,6 +73,43 @@ fn commands_match_the_golden_frames() {
 }
 
 #[test]
+fn frames_of_the_fork_server_match_the_golden_ones() {
+    let golden = read_frames("preload");
+    let words = words(&[b"clang++", b"-c", b"a b.cc", b""]);
+    let run = Run {
+        id: 0x0102_0304_0506_0708,
+        umask: 0o22,
+        clang: b"/usr/bin/clang++",
+        lld: b"",
+        words: &words,
+        environment: &[b"PATH=/usr/bin", b"LANG=\xc3\xa9"],
+    };
+    assert_eq!(encode(&run).as_ref(), golden.get("run"));
+    let used = Used { user_us: 1000, system_us: 1001, max_rss_kib: 1002, read_bytes: 1003, written_bytes: 1004 };
+    let replies = [
+        ("declined", Reply::Declined { id: 8, why: b"the fork server cannot fork".to_vec() }),
+        ("ended", Reply::Ended { id: 7, status: 256, used }),
+        ("gone", Reply::Gone { id: 9 }),
+        (
+            "ready",
+            Reply::Ready {
+                version: PROTOCOL,
+                unusable: Vec::new(),
+                startup_us: 25_000,
+                fork_us: 900,
+                files: vec![b"/lib/libc.so.6".to_vec(), b"/lib/libLLVM.so".to_vec()],
+                dirs: vec![b"/usr/lib".to_vec()],
+            },
+        ),
+        ("started", Reply::Started { id: 7, pid: 4242 }),
+    ];
+    assert_eq!(golden.len(), replies.len() + 1);
+    for (name, reply) in replies {
+        assert_eq!(decode(&golden[name]), Some(reply), "{name}");
+    }
+}
+
+#[test]
 fn requests_and_ends_match_the_golden_frames() {
     let words = words(&[b"clang", b"-c", b"a.c"]);
     let kept =
@@ -92,7 +133,7 @@ fn replies_match_the_golden_frames() {
             },
         ),
         ("started", Reply::Started { id: 7, pid: 4242 }),
-        ("ended", Reply::Ended { id: 7, code: 1, used }),
+        ("ended", Reply::Ended { id: 7, status: 256, used }),
         ("declined", Reply::Declined { id: 8, why: b"its jobs are not one".to_vec() }),
         ("gone", Reply::Gone { id: 9 }),
         (

@@ -1,7 +1,7 @@
-//! The worker's main process, which forks for each command.
+//! A process that serves commands over a socket: a fork server.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,36 +10,29 @@ use tanto_sys::process::{Argv, Child, Environment, Launcher, Program};
 
 use super::connection::WorkerConnection;
 
-pub(super) struct Zygote {
+pub(super) struct ServerProcess {
     process: Child,
     pub(super) connection: WorkerConnection,
 }
 
-/// Timeout of its greeting.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of all replies.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time to exit before it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 const SIGKILL: i32 = 9;
 
-impl Zygote {
-    /// Starts the program, and waits until it is ready.
-    pub(super) fn start(program: &Path) -> io::Result<Zygote> {
+impl ServerProcess {
+    /// Starts the program with one end of a socket and another descriptor, whose numbers are passed to `variables`.
+    pub(super) fn start(
+        program: &Path,
+        inherited: RawFd,
+        variables: impl FnOnce(RawFd) -> Environment,
+    ) -> io::Result<ServerProcess> {
         let (socket, its) = SeqpacketSocket::pair()?;
-        let mut process = {
-            let mut launcher = Launcher::new(Environment::inherit_with(&[]));
-            launcher.set_inherited_descriptors([its.as_raw_fd(), -1]);
-            let words =
-                words(&[program.as_os_str().as_encoded_bytes(), b"--serve", its.as_raw_fd().to_string().as_bytes()]);
-            launcher.spawn_piped(Program::Argv(&words))?
-        };
-        drop(its);
-        match WorkerConnection::connect(socket, TIMEOUT) {
-            Ok(connection) => Ok(Zygote { process, connection }),
-            Err(error) => {
-                wait_for_exit(&mut process);
-                Err(error)
-            }
-        }
+        let mut launcher = Launcher::new(variables(its.as_raw_fd()));
+        launcher.set_inherited_descriptors([its.as_raw_fd(), inherited]);
+        let process = launcher.spawn_piped(Program::Argv(&words(&[program.as_os_str().as_encoded_bytes()])))?;
+        Ok(ServerProcess { process, connection: WorkerConnection::new(socket, TIMEOUT) })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -47,7 +40,7 @@ impl Zygote {
     }
 }
 
-impl Drop for Zygote {
+impl Drop for ServerProcess {
     /// It exits with its forks when this end of the socket is closed. A hung one is killed.
     fn drop(&mut self) {
         self.connection.close();

@@ -1,0 +1,419 @@
+#!/usr/bin/env python3
+"""Builds in which a fork server or its forks are killed, and compilers that change or cannot be forked.
+
+    tests/clang/forks.py TANTO [NAME...]
+
+A compile that is to be interrupted reads a named pipe, to which only the test writes. Prints "ok NAME" or "not ok
+NAME"."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+CLANG = Path(shutil.which("clang-19") or "/usr/bin/clang-19")
+TEXT = "int gate;\n"
+# Timeout of events that have to happen, in seconds.
+LONG = 60
+
+
+class Build:
+    """A tree in which each line is built by one command, and a Tanto process."""
+
+    def __init__(self, tanto, place, *lines, **variables):
+        self.tanto, self.place, self.variables = tanto, place, variables
+        os.mkfifo(place / "gate.c")
+        (place / "a.c").write_text("int a(int x) { return x; }\n")
+        rules = [f"rule r{n}\n  command = {line}\nbuild o{n}: r{n}\n" for n, line in enumerate(lines)]
+        (place / "build.ninja").write_text("".join(rules))
+
+    def start(self, *flags):
+        environment = dict(os.environ, XDG_CACHE_HOME=f"{self.place}.cache", **self.variables)
+        # Otherwise, the first compile is a process.
+        mode = [] if any("--clang-worker" in flag for flag in flags) else ["--clang-worker=require"]
+        command = [self.tanto, "build", "--format=jsonl", *mode, *flags]
+        self.process = subprocess.Popen(
+            command, cwd=self.place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        return self
+
+    def end(self):
+        """Exit code; collects the events of finished commands by job."""
+        out, self.errors = self.process.communicate(timeout=LONG)
+        events = [json.loads(line) for line in out.splitlines()]
+        self.ended = {it["job"]: it for it in events if it["event"] == "finished"}
+        return self.process.returncode
+
+    def run(self, *flags):
+        self.start(*flags)
+        return self.end()
+
+    def ran_in_process(self):
+        return [self.ended[job].get("in_process", False) for job in sorted(self.ended)]
+
+    def server(self):
+        """The process that ran the program by its real name."""
+        return wait_for(lambda: next(iter(children(self.process.pid, CLANG.resolve().name)), None))
+
+    def fork(self):
+        return wait_for(lambda: next(iter(children(self.server(), CLANG.name)), None))
+
+    def open_gate(self):
+        with (self.place / "gate.c").open("w") as gate:
+            gate.write(TEXT)
+
+    def files(self):
+        return sorted(it.name for it in self.place.iterdir() if not it.name.startswith("."))
+
+
+def children(parent, name):
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        front, _, rest = text.rpartition(") ")
+        if int(rest.split()[1]) == parent and front.partition("(")[2] == name and rest[0] not in "ZX":
+            found.append(int(front.split()[0]))
+    return found
+
+
+def wait_for(condition):
+    end = time.monotonic() + LONG
+    while time.monotonic() < end:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.01)
+    raise AssertionError("timed out")
+
+
+def is_gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except OSError:
+        return True
+
+
+COMPILE = f"{CLANG} -c a.c -o $out"
+GATE = f"{CLANG} -c gate.c -o $out"
+INPUTS = ["a.c", "build.ninja", "gate.c"]
+GATED = [*INPUTS, "gated.c"]
+
+
+def server_is_killed(tanto, place):
+    build = Build(tanto, place, GATE, COMPILE).start("-j1")
+    build.fork()
+    os.kill(build.server(), signal.SIGKILL)
+    wait_for(lambda: children(build.process.pid, CLANG.name))
+    build.open_gate()
+    assert build.end() == 0, build.errors
+    # A process, and a fork of a new server.
+    assert build.ran_in_process() == [False, True], build.ended
+    assert build.files() == sorted([*INPUTS, "o0", "o1"]), build.files()
+
+
+def killed_fork_is_reported_as_a_killed_process(tanto, place):
+    ends = []
+    for mode in ("require", "off"):
+        build = Build(tanto, fresh(place / "tree"), GATE).start(f"--clang-worker={mode}")
+        of = build.server() if mode == "require" else build.process.pid
+        os.kill(wait_for(lambda: next(iter(children(of, CLANG.name)), None)), signal.SIGKILL)
+        code = build.end()
+        ended = build.ended[0]
+        ends.append([code, *(ended.get(key) for key in ("exit", "signal", "core", "output"))])
+    assert ends[0] == ends[1], ends
+
+
+def killed_server_leaves_no_temporary_file(tanto, place):
+    build = Build(tanto, place, gated(place)).start()
+    fork = build.fork()
+    wait_for(lambda: set(build.files()) - set(GATED))
+    os.kill(build.server(), signal.SIGKILL)
+    wait_for(lambda: is_gone(fork))
+    wait_for(lambda: children(build.process.pid, CLANG.name))
+    build.open_gate()
+    assert build.end() == 0, build.errors
+    assert build.files() == sorted([*GATED, "o0.o"]), build.files()
+
+
+def first_compile_is_a_process(tanto, place):
+    build = Build(tanto, place, COMPILE, COMPILE)
+    assert build.run("-j1", "--clang-worker=auto") == 0
+    assert build.ran_in_process() == [False, True], build.ended
+
+
+def flag_overrides_variable(tanto, place):
+    build = Build(tanto, place, COMPILE, TANTO_SPAWN_CC1="1")
+    assert build.run("--clang-worker=off") == 0 and build.ran_in_process() == [False]
+    (place / "o0").unlink()
+    assert build.run("--clang-worker=require") == 0 and build.ran_in_process() == [True]
+
+
+def require_names_the_obstacle(tanto, place):
+    others = place / "cc"
+    shutil.copy("/bin/true", others)
+    cases = [
+        (f"{others} -c a.c -o $out", b"cc is not clang", {}),
+        (f"{COMPILE} && true", b"it needs a shell", {}),
+        (COMPILE, b"LD_DEBUG in the environment", {"LD_DEBUG": "versions"}),
+    ]
+    for command, why, variables in cases:
+        build = Build(tanto, fresh(place / "tree"), command, **variables)
+        assert build.run("--clang-worker=require") == 1, command
+        assert b"--clang-worker=require" in build.errors and why in build.errors, (command, build.errors)
+    # Options in a response file count.
+    for text, code in (("-O1\n'-c' a.c", 1), ("-v", 0)):
+        build = Build(tanto, fresh(place / "tree"), COMPILE, f"{others} @args.rsp -o $out && touch $out")
+        (place / "tree/args.rsp").write_text(text)
+        assert build.run("-j1", "--clang-worker=require") == code, (text, build.errors)
+    # Commands that do not compile are exempt.
+    build = Build(tanto, fresh(place / "tree"), COMPILE, "true && touch $out")
+    assert build.run("-j1", "--clang-worker=require") == 0, build.errors
+
+
+def installation(place):
+    """A copy of the compiler that can be changed, old enough to be forked."""
+    program = place / "bin/clang-19"
+    program.parent.mkdir()
+    shutil.copy(CLANG.resolve(), program)
+    time.sleep(1.1)
+    return program
+
+
+def compiler_replaced_during_the_build(tanto, place):
+    """The second compiler defines a macro. The command that replaces it runs between two compiles."""
+    program = installation(place)
+    new = place / "new"
+    source = place / "new.c"
+    source.write_text(f'#include <unistd.h>\nint main(int n, char **w) {{\n  char *all[50] = {{"{CLANG}", "-DNEW"}};\n'
+                      "  for (int i = 1; i <= n; i++) all[i + 1] = w[i];\n  return execv(all[0], all);\n}\n")
+    subprocess.run([CLANG, source, "-o", new], check=True)
+    tree = fresh(place / "tree")
+    compiles = f"{program} -S -emit-llvm m.c -o $out"
+    build = Build(tanto, tree, compiles, compiles, f"cp {new} {program}.x && mv {program}.x {program} && touch $out", compiles)
+    (tree / "m.c").write_text("#ifdef NEW\nint new_one;\n#else\nint old_one;\n#endif\n")
+    assert build.run("-j1", "--clang-worker=auto") == 0, (build.errors, build.ended)
+    assert build.ran_in_process()[1] and not build.ran_in_process()[3], build.ended
+    assert "old_one" in (tree / "o1").read_text() and "new_one" in (tree / "o3").read_text()
+
+
+def library_replaced_during_the_build(tanto, place):
+    """A library of another version appears in a directory that is searched first."""
+    libraries = place / "libraries"
+    libraries.mkdir()
+    time.sleep(1.1)
+    build = Build(tanto, fresh(place / "tree"), COMPILE, f"touch {libraries}/new && touch $out", COMPILE,
+                  LD_LIBRARY_PATH=str(libraries))
+    build.start("-j1", "--clang-worker=auto")
+    assert build.end() == 0 and build.ran_in_process()[2] is False, build.ended
+
+
+def limits_are_those_of_a_process(tanto, place):
+    (place / "large.c").write_text("char all[1 << 22] = {1};\n")
+    said = []
+    for mode in ("require", "off"):
+        for limit in ("-f 1000", "-v 300000", "-s 100"):
+            tree = fresh(place / "tree")
+            shutil.copy(place / "large.c", tree)
+            build = Build(tanto, tree, f"{CLANG} -c large.c -o $out")
+            build.tanto = tanto
+            command = f"ulimit {limit}; exec {tanto} build --format=jsonl --clang-worker={mode}"
+            done = subprocess.run(["bash", "-c", command], cwd=tree, capture_output=True, text=True)
+            ended = [json.loads(line) for line in done.stdout.splitlines() if '"finished"' in line]
+            said.append([limit, *((it.get("exit"), it.get("signal")) for it in ended)])
+    assert said[:3] == said[3:], said
+
+
+def many_forks_at_once(tanto, place):
+    build = Build(tanto, place, *[f"{CLANG} -c a.c -o $out"] * 300)
+    assert build.run("-j300") == 0, build.errors
+    assert all(build.ran_in_process()), build.ended
+
+
+def crash_writes_one_reproducer(tanto, place):
+    (place / "crash.c").write_text("#pragma clang __debug crash\n")
+    temporary = place / "temporary"
+    temporary.mkdir()
+    build = Build(tanto, place, f"{CLANG} -c crash.c -o $out", TMPDIR=str(temporary))
+    assert build.run() == 1 and build.ran_in_process() == [True], build.ended
+    assert sorted(it.suffix for it in temporary.iterdir()) == [".c", ".sh"], list(temporary.iterdir())
+
+
+def full_disk_is_an_error_of_the_compiler(tanto, place):
+    said = []
+    for mode in ("require", "off"):
+        build = Build(tanto, fresh(place / "tree"), f"{CLANG} -c a.c -o /dev/full")
+        code = build.run(f"--clang-worker={mode}")
+        ended = build.ended[0]
+        said.append([code, ended.get("exit"), ended.get("signal"), ended["output"].splitlines()[0]])
+    assert said[0] == said[1] and "No space left" in said[0][3], said
+
+
+def doctor_names_the_compilers(tanto, place):
+    build = Build(tanto, place, COMPILE)
+    assert "no build here has run" in doctor(tanto, place)
+    assert build.run() == 0, build.errors
+    output = doctor(tanto, place)
+    assert f"{CLANG.resolve()}: clang 19" in output and "fork server" in output, output
+
+
+def wrapper_runs_as_a_process(tanto, place):
+    wrapper = place / "clang"
+    wrapper.write_text(f'#!/bin/sh\nexec {CLANG} -DWRAPPED "$@"\n')
+    wrapper.chmod(0o755)
+    build = Build(tanto, place, f"{wrapper} -c a.c -o $out")
+    assert build.run("--clang-worker=auto") == 0 and build.ran_in_process() == [False], build.ended
+
+
+def damaged_costs_are_measured_again(tanto, place):
+    build = Build(tanto, place, COMPILE)
+    costs = place / ".tanto/fork-servers"
+    assert build.run() == 0
+    whole = costs.read_bytes()
+    for text in (b"", whole[: len(whole) // 2], b"\xff" * 1000):
+        costs.write_bytes(text)
+        (place / "o0").unlink()
+        assert build.run() == 0 and build.ran_in_process() == [True], build.errors
+        assert costs.read_bytes().startswith(b"fork servers 1\n")
+
+
+def gated(place):
+    """A compile that waits in a header, after it has created its temporary object."""
+    (place / "gated.c").write_text('#include "gate.c"\n')
+    return f"{CLANG} -c gated.c -o $out.o"
+
+
+def time_of_jobs_counts(tanto, place):
+    (place / "slow").write_text("#!/bin/sh\ni=0\nwhile [ $i -lt 200000 ]; do i=$((i+1)); done\n")
+    (place / "slow").chmod(0o755)
+    build = Build(tanto, place, f"{CLANG} --ld-path=./slow a.c -o $out", f"{CLANG} --ld-path=/bin/true a.c -o $out")
+    assert build.run("-j1") == 0 and build.ran_in_process() == [True, True], (build.ended, build.errors)
+    slow, quick = [build.ended[job]["user_us"] for job in (0, 1)]
+    assert slow > 2 * quick, (slow, quick)
+
+
+def killed_tanto_leaves_no_temporary_file(tanto, place):
+    build = Build(tanto, place, gated(place)).start()
+    fork, server = build.fork(), build.server()
+    wait_for(lambda: set(build.files()) - set(GATED))
+    build.process.kill()
+    build.process.communicate()
+    wait_for(lambda: is_gone(fork) and is_gone(server))
+    assert build.files() == sorted(GATED), build.files()
+
+
+def build_is_interrupted(tanto, place):
+    build = Build(tanto, place, GATE).start()
+    fork = build.fork()
+    server = build.server()
+    build.process.send_signal(signal.SIGINT)
+    assert build.end() == 130, build.process.returncode
+    assert is_gone(fork) and is_gone(server)
+    assert build.files() == INPUTS, build.files()
+
+
+def tanto_is_killed(tanto, place):
+    build = Build(tanto, place, GATE).start()
+    fork, server = build.fork(), build.server()
+    build.process.kill()
+    build.process.wait()
+    wait_for(lambda: is_gone(fork) and is_gone(server))
+    build.process.communicate()
+
+
+def monitor_ends_a_fork(tanto, place):
+    build = Build(tanto, place, GATE)
+    assert build.run("--timeout=1s") == 124, build.errors
+    assert build.ended[0]["exit"] == 124, build.ended
+
+
+def server_is_no_leftover(tanto, place):
+    build = Build(tanto, place, COMPILE, COMPILE)
+    assert build.run("-j1", "--leftovers=kill") == 0
+    assert build.ran_in_process() == [True, True] and not build.errors, (build.ended, build.errors)
+
+
+def fresh(place):
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    return place
+
+
+def doctor(tanto, place, **variables):
+    done = subprocess.run([tanto, "doctor"], cwd=place, env=dict(os.environ, **variables), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def shell_syntax_runs_in_the_shell(tanto, place):
+    build = Build(tanto, place, f"{COMPILE} && true", f"true; {COMPILE}", COMPILE, COMPILE)
+    assert build.run("-j1", "--clang-worker=auto") == 0
+    assert build.ran_in_process() == [False, False, False, True], build.ended
+
+
+def umask_is_inherited(tanto, place):
+    old = os.umask(0o027)
+    try:
+        build = Build(tanto, place, COMPILE)
+        assert build.run() == 0 and build.ran_in_process() == [True]
+    finally:
+        os.umask(old)
+    assert (place / "o0").stat().st_mode & 0o777 == 0o640
+
+
+TESTS = [
+    server_is_killed,
+    killed_fork_is_reported_as_a_killed_process,
+    killed_server_leaves_no_temporary_file,
+    first_compile_is_a_process,
+    flag_overrides_variable,
+    require_names_the_obstacle,
+    compiler_replaced_during_the_build,
+    library_replaced_during_the_build,
+    limits_are_those_of_a_process,
+    many_forks_at_once,
+    crash_writes_one_reproducer,
+    full_disk_is_an_error_of_the_compiler,
+    doctor_names_the_compilers,
+    wrapper_runs_as_a_process,
+    damaged_costs_are_measured_again,
+    time_of_jobs_counts,
+    killed_tanto_leaves_no_temporary_file,
+    build_is_interrupted,
+    tanto_is_killed,
+    monitor_ends_a_fork,
+    server_is_no_leftover,
+    shell_syntax_runs_in_the_shell,
+    umask_is_inherited,
+]
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    tanto = str(Path(sys.argv[1]).absolute())
+    good = True
+    for test in TESTS:
+        if sys.argv[2:] and test.__name__ not in sys.argv[2:]:
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            try:
+                test(tanto, Path(place))
+                print("ok", test.__name__.replace("_", " "), flush=True)
+            except Exception:
+                print("not ok", test.__name__.replace("_", " "), flush=True)
+                traceback.print_exc(file=sys.stdout)
+                good = False
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
