@@ -1,4 +1,4 @@
-"""Real projects as manifests that only compile with clang 19, or only link."""
+"""Real projects as manifests that only compile with clang."""
 
 import re
 import shutil
@@ -8,8 +8,6 @@ from lib import machine, sources
 
 # Tests are not built; their dependencies are missing.
 OF_TESTS = re.compile(r"test|benchmark|mock")
-# A single link would end before a worker has started.
-LINKS = 40
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,11 @@ class Project:
         return sorted(file.relative_to(here) for file in found if not OF_TESTS.search(str(file.relative_to(here))))
 
 
+# The C files of libuv for Linux.
+UNIX = (
+    "async core dl epoll fs getaddrinfo getnameinfo linux-core linux-inotify linux-syscalls loop loop-watcher pipe poll "
+    "process procfs-exepath proctitle random-devurandom random-getrandom random-sysctl-linux signal stream tcp thread tty udp"
+)
 CXX = "clang++-19 -std=c++17 -pthread -I{here}"
 PROJECTS = {
     "lua": Project(
@@ -45,6 +48,12 @@ PROJECTS = {
     ),
     "zstd": Project(
         "libzstd", "lib", ("*/*.c",), "clang-19 -DZSTD_DISABLE_ASM=1 -DZSTD_LEGACY_SUPPORT=1 -I{here} -I{here}/common"
+    ),
+    "libuv": Project(
+        "libuv1",
+        ".",
+        ("src/*.c", *(f"src/unix/{name}.c" for name in UNIX.split())),
+        "clang-19 -D_GNU_SOURCE -D_LARGEFILE_SOURCE -D_FILE_OFFSET_BITS=64 -I{here}/include -I{here}/src",
     ),
     "re2": Project("re2", ".", ("re2/*.cc", "util/rune.cc", "util/strutil.cc"), CXX),
     "abseil": Project("abseil", ".", ("absl/**/*.cc",), CXX),
@@ -59,21 +68,14 @@ PROJECTS = {
 }
 
 
-def compiles(project, flags):
-    """Returns a manifest that compiles a project and keeps the depfiles."""
+def compiles(project, flags, version="19"):
+    """Returns a manifest that compiles a project with this version of clang and keeps the depfiles."""
     here = project.directory()
-    line = project.line.format(here=here)
+    line = project.line.format(here=here).replace("-19 ", f"-{version} ", 1)
     text = [f"rule compile\n  command = {line} {flags} -Wall -Wextra -MMD -MF $out.d -c $in -o $out\n"]
     for file in project.files():
         text.append(f"build out/{str(file).replace('/', '-')}.o: compile {here / file}\n")
     return "".join(text)
-
-
-def links(objects):
-    """Returns a manifest that links the same program several times."""
-    files = " ".join(map(str, objects))
-    builds = "".join(f"build out/program{number}: link {files}\n" for number in range(LINKS))
-    return f"rule link\n  command = clang-19 -fuse-ld=lld -o $out $in -lm -ldl\n{builds}"
 
 
 def tree(name, text, headers):
