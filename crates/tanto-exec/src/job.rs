@@ -146,8 +146,8 @@ pub enum ExecutedBy {
     /// A process of its own.
     #[default]
     Process,
-    /// A fork of the clang worker.
-    ClangWorker,
+    /// A fork of its compiler.
+    Fork,
     /// A fork of a checkpoint.
     Checkpoint,
 }

@@ -80,7 +80,7 @@ fn machine_rows(dir: Option<&[u8]>, around: &EnvVars) -> Vec<DoctorRow> {
     rows.push(row("ninja in PATH", ninja_in_path(std::env::var_os("PATH").as_deref())));
     let state = around.state(dir);
     rows.extend(installation::checkpoint_usage(&state).map(|held| row("checkpoints kept", held.brief())));
-    rows.extend(installation::describe(&state).into_iter().map(|place| row("compile worker", place)));
+    rows.extend(installation::describe(&state).into_iter().map(|place| row("compilers", place)));
     rows
 }
 
@@ -157,7 +157,7 @@ mod tests {
             "leftovers|report|default",
             "memory|free memory|default",
             "jobserver|a pipe, unless there is a jobserver (under the name ninja: off)|default",
-            "clang-worker|if there is one|default",
+            "clang-worker|where it is cheaper|default",
             "checkpoints|of 8 files (under the name ninja: none)|default",
             "verify-checkpoints|none|default",
             "threads|2|TANTO_THREADS",

@@ -77,7 +77,7 @@ struct Ready {
     command: Command,
     expected: Cost,
     slot: Option<Slot>,
-    /// Runs as a process, not in the clang worker.
+    /// Runs as a process, not in a fork.
     as_process: bool,
     /// Result of its first run, to be compared.
     first_run: Option<FirstRun>,
@@ -100,7 +100,7 @@ pub struct ProcessRunner {
     lacks_resources: bool,
     max_descriptors: RawFd,
     /// Commands that failed to start for lack of processes, descriptors or memory. They count as running, and no other
-    /// starts before them. More than one only if jobs of the clang worker have to run again.
+    /// starts before them. More than one only if jobs in forks have to run again.
     held: VecDeque<Ready>,
     /// Finished, but not yet reported. Each keeps its slot until then: its result is not yet recorded, and if Tanto is
     /// killed, no more results may be lost than could run at once.
@@ -212,7 +212,7 @@ impl ProcessRunner {
         self.release_sandbox(job);
         let executed_by = match (worker_job, first_run) {
             (None, None) => ExecutedBy::Process,
-            (Some(worker_job), _) if !worker_job.continues_from_checkpoint() => ExecutedBy::ClangWorker,
+            (Some(worker_job), _) if !worker_job.continues_from_checkpoint() => ExecutedBy::Fork,
             _ => ExecutedBy::Checkpoint,
         };
         let (output, capture) = output.into_kept();

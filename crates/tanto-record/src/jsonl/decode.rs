@@ -127,7 +127,7 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
         },
         executed_by: match (mark(fields, "in_process")?, mark(fields, "checkpoint")?) {
             (_, true) => ExecutedBy::Checkpoint,
-            (true, false) => ExecutedBy::ClangWorker,
+            (true, false) => ExecutedBy::Fork,
             (false, false) => ExecutedBy::Process,
         },
     })

@@ -152,7 +152,7 @@ fn some_event(random: &mut Random) -> Kept {
                 written_bytes: u64::MAX,
                 waits: [None, Some(StallTimes { io_us: 0, cpu_us: random.number() })][random.below(2)],
             },
-            executed_by: [ExecutedBy::Process, ExecutedBy::ClangWorker, ExecutedBy::Checkpoint][random.below(3)],
+            executed_by: [ExecutedBy::Process, ExecutedBy::Fork, ExecutedBy::Checkpoint][random.below(3)],
         }),
     }
 }

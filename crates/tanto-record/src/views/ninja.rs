@@ -38,7 +38,7 @@ pub struct NinjaConfig {
     pub explain: bool,
     /// Report each reason for throttling once.
     pub holds: bool,
-    /// Mark commands that ran in the compile worker.
+    /// Mark commands that ran in forks.
     pub notes: bool,
     /// The place of truncated output; `None` shows all output, as ninja does.
     pub rest: Option<FullOutputHint>,
@@ -175,7 +175,7 @@ impl View for NinjaView {
             Event::Started { info, at_ms, .. } => self.started(info, at_ms),
             Event::Finished { job, info, start_ms, end_ms, exit, output, executed_by, .. } => {
                 let note: &[u8] = match executed_by {
-                    ExecutedBy::ClangWorker if self.config.notes => b" (in-process)",
+                    ExecutedBy::Fork if self.config.notes => b" (in-process)",
                     ExecutedBy::Checkpoint if self.config.notes => b" (from a checkpoint)",
                     _ => b"",
                 };

@@ -145,7 +145,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         FLAGS_VARIABLE,
         "Options, split into words like a shell does. They override config files; the command line overrides them.",
     ),
-    (WORKER_VARIABLE, "Path of the compile worker. Default: see tanto doctor."),
+    (WORKER_VARIABLE, "Path of the program that keeps checkpoints. Default: see tanto doctor."),
     ("MAKEFLAGS", "Names the jobserver of a make that runs Tanto."),
     ("NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "Whether output keeps its colors if it does not go to a terminal."),
     ("POSIXLY_CORRECT", "If set, the first target ends the options."),

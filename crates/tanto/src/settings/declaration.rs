@@ -115,7 +115,7 @@ fn worker_default() -> ClangWorker {
         .unwrap_or(ClangWorker::Auto)
 }
 
-/// Turns off the compile worker, unless it is 0.
+/// Turns off compiles in forks, unless it is 0.
 pub const SPAWN_VARIABLE: &str = "TANTO_SPAWN_CC1";
 
 /// The form of time limits.
@@ -281,12 +281,11 @@ settings! {
         doctor: clang_worker::text;
         flag ClangWorker = clang_worker::parse, Flag {
             value: one_of("MODE", clang_worker::WORDS, "auto, off or require"),
-            doc: "compile in a warm clang process",
+            doc: "run compiles in forks of clang",
             note: " [default=auto]",
-            more: "Each compile by the clang that the compile worker replaces, and each link by its lld, runs in a fork of \
-                   the worker. Files, messages and exit codes are the same. auto: if there is a worker (see tanto \
-                   doctor). require: fail if there is none, if it does not start, or if a command with -c cannot run \
-                   in it.",
+            more: "Each compile by clang runs in a fork of that clang, which is started once per build. Files, messages and \
+                   exit codes are the same. auto: where that is possible and cheaper (see tanto doctor). require: fail \
+                   if a command with -c cannot run in a fork.",
             ..long("clang-worker")
         };
         variable "TANTO_SPAWN_CC1" = |_: &[u8]| Some(ClangWorker::Off), "1",
@@ -299,7 +298,7 @@ settings! {
             value: free("N", "auto, off or a number"),
             doc: "keep N compiles paused after their includes: auto, off or a number",
             note: " [default=auto]",
-            more: "After a build, the compile worker compiles the last N compiled files once more in the background, up to \
+            more: "After a build, the checkpoint program compiles the last N compiled files once more in the background, up to \
                    the end of their includes. The next compile of the same file with the same options and headers \
                    continues from there, with the same result. auto: 8; under the name ninja none. Only with a terminal, \
                    and not if CI is set. See tanto-clang(1).",

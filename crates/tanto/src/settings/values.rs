@@ -206,7 +206,7 @@ words! {
         "fifo" => JobserverMode::Fifo, "a named pipe";
     }
     clang_worker: ClangWorker {
-        "auto" => ClangWorker::Auto, "if there is one";
+        "auto" => ClangWorker::Auto, "where it is cheaper";
         "off" => ClangWorker::Off, "off";
         "require" => ClangWorker::Require, "required";
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::identity::{Identity, Stamp};
 
 /// First line, with the version of the format.
-const HEAD: &str = "tanto's compile worker 2";
+const HEAD: &str = "checkpointed programs 3";
 /// Longer files are invalid.
 const LARGEST: u64 = 64 << 10;
 /// Number of cached programs, the most recent ones.

@@ -14,13 +14,13 @@ use super::identity::{loader_variable, version_line};
 use super::startup_costs::{self, StartupCost};
 use super::{CheckpointOptions, WorkerOptions, identity_cache};
 
-/// Whether compilers run in the compile worker.
+/// Whether compilers run in forks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClangWorker {
-    /// If there is one.
+    /// Where possible and cheaper.
     Auto,
     Off,
-    /// Fail the build if there is none.
+    /// A compile that cannot run in a fork is an error.
     Require,
 }
 

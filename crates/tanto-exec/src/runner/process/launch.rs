@@ -19,7 +19,7 @@ pub(super) struct Starter {
     direct: bool,
     words: Argv,
     cgroup_files: Vec<File>,
-    /// Commands run in other namespaces, where the clang worker is not.
+    /// Commands run in other namespaces, where fork servers are not.
     has_namespaces: bool,
     worker: Option<Worker>,
     /// Whether `/bin/sh` reports a signal that killed its command and exits, instead of dying of it.
@@ -104,7 +104,7 @@ impl Starter {
         self.start_shell(command)
     }
 
-    /// Starts a command as a process, not in the clang worker.
+    /// Starts a command as a process, not in a fork.
     pub(super) fn start_process(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
             return self.start_program(command);

@@ -21,7 +21,7 @@ pub(super) struct Task {
     pub(super) child: Child,
     /// Started without a shell.
     pub(super) direct: bool,
-    /// Set while it runs in the clang worker.
+    /// Set while it runs in a fork.
     pub(super) worker_job: Option<WorkerJob>,
     /// Result of its first run, to be compared.
     pub(super) first_run: Option<FirstRun>,

@@ -79,7 +79,7 @@ fn startup_costs_are_summed() {
     let timings = Timings::new("s", &session, None).with_starts(all);
     let text = text(timings.text());
     assert!(text.contains("Starting programs: an estimated 2.0 s of processor time, 100.0 % of all."), "{text}");
-    assert!(text.contains(" The compile worker saved 1.0 s."), "{text}");
+    assert!(text.contains(" Forks saved 1.0 s."), "{text}");
     let lines: Vec<_> = text.lines().skip_while(|line| !line.contains("EACH")).skip(1).take(2).collect();
     assert!(lines[0].contains("20.0 ms") && lines[0].ends_with("/usr/bin/clang"), "{text}");
     assert!(lines[1].contains("1.0 ms") && lines[1].ends_with("/bin/sh"), "{text}");

@@ -52,7 +52,7 @@ pub struct ProgramStarts {
     pub program: Vec<u8>,
     /// Commands that started it as a process.
     pub started: u64,
-    /// Commands that the compile worker ran instead.
+    /// Commands that ran in forks instead.
     pub avoided: u64,
     /// Processor time of one start in microseconds.
     pub each_us: u64,
@@ -140,10 +140,11 @@ impl<'s> Timings<'s> {
         table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
         let by =
             |executed_by: ExecutedBy| self.session.commands().filter(|job| job.executed_by() == executed_by).count();
-        let (in_process, held) = (by(ExecutedBy::ClangWorker) + by(ExecutedBy::Checkpoint), by(ExecutedBy::Checkpoint));
-        if in_process > 0 {
-            let checkpoints = if held > 0 { format!(", {held} of them from checkpoints") } else { String::new() };
-            table.row([b"in-process", format!("{in_process} commands, in the compile worker{checkpoints}").as_bytes()]);
+        let from_checkpoint = by(ExecutedBy::Checkpoint);
+        if by(ExecutedBy::Fork) + from_checkpoint > 0 {
+            let (processes, forks) = (by(ExecutedBy::Process), by(ExecutedBy::Fork));
+            let text = format!("{processes} as processes, {forks} in forks, {from_checkpoint} from checkpoints");
+            table.row([b"executed", text.as_bytes()]);
         }
         table.row([b"time", duration(wall).as_bytes()]);
         table.row([b"at a time", format!("{} of {limit}, on average", mean(busy)).as_bytes()]);
@@ -182,7 +183,7 @@ impl<'s> Timings<'s> {
         table.text()
     }
 
-    /// Returns the estimated processor time of starting programs, and the part that the compile worker saved, in
+    /// Returns the estimated processor time of starting programs, and the part that forks saved, in
     /// microseconds.
     fn starting_us(&self) -> (u64, u64) {
         let sum = |of: fn(&ProgramStarts) -> u64| self.starts.iter().map(of).fold(0, u64::saturating_add);
@@ -204,7 +205,7 @@ impl<'s> Timings<'s> {
         let share = cost as f64 / 10.0 / cpu_ms.max(1) as f64;
         let saved = match saved {
             0 => String::new(),
-            saved => format!(" The compile worker saved {}.", small_time(saved)),
+            saved => format!(" Forks saved {}.", small_time(saved)),
         };
         let head = format!(
             "\nStarting programs: an estimated {} of processor time, {share:.1} % of all.{saved}\n\
