@@ -173,6 +173,8 @@ def without_random_parts(text):
 class World:
     def __init__(self, tanto, place):
         self.tanto, self.place = tanto, place
+        # Startup costs, which the first build measures: further servers bind all functions at their start.
+        self.costs = None
 
     def build(self, command, is_forked, more=None):
         """Runs the command in a fresh tree; returns output, exit code, files, and whether a fork ran it."""
@@ -189,11 +191,16 @@ class World:
             file.chmod(0o755 if name in PROGRAMS else 0o644)
         line = command.replace("$", "$$")
         (self.place / "build.ninja").write_text(f"rule r\n  command = {line}\nbuild never: r\n")
+        costs = self.place / ".tanto/fork-servers"
+        if self.costs:
+            costs.parent.mkdir(mode=0o700)
+            costs.write_bytes(self.costs)
         events = self.place.parent / "events"
         environment = dict(os.environ, TANTO_RECORD="1", XDG_CACHE_HOME=f"{self.place}.cache")
         environment |= {"TMPDIR": str(temporary), **(more or {})}
         flags = ["--clang-worker=require" if is_forked else "--clang-worker=off", "--format=jsonl", "-j1"]
         done = subprocess.run([self.tanto, "build", *flags], cwd=self.place, env=environment, capture_output=True)
+        self.costs = costs.read_bytes() if costs.exists() else self.costs
         ended = None
         for text in done.stdout.splitlines():
             event = json.loads(text)

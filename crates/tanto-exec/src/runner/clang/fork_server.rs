@@ -19,10 +19,21 @@ use crate::input_recorder::{LIBRARY, PRELOAD_VARIABLE};
 /// Descriptors of the socket and of the library, and the number of other ones that processes inherit:
 /// `SOCKET,LIBRARY,COUNT`.
 const SOCKET_VARIABLE: &str = "TANTO_FORK_SERVER";
+/// The loader binds all functions at the start if it is set.
+const BIND_VARIABLE: &str = "LD_BIND_NOW";
 /// The loader's cache of the paths of libraries.
 const LOADER_CACHE: &str = "/etc/ld.so.cache";
 /// Libraries for newer processors are below it, in a directory for each level.
 const PROCESSOR_DIR: &str = "glibc-hwcaps";
+/// When the loader looks up the functions of libraries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Binding {
+    /// At their first call, as in a process: to measure the cost of a start.
+    Lazy,
+    /// At the start: forks need not repeat it.
+    AtStart,
+}
+
 pub(super) struct ForkServer {
     process: ServerProcess,
     /// The program and all that it has loaded, and the directories that were searched.
@@ -44,16 +55,18 @@ impl PreloadLibrary {
 
 impl ForkServer {
     /// Starts a program, and waits until it is ready.
-    pub(super) fn start(program: &Path, library: &PreloadLibrary) -> Result<ForkServer, String> {
+    pub(super) fn start(program: &Path, library: &PreloadLibrary, binding: Binding) -> Result<ForkServer, String> {
         let started = SystemTime::now();
         let failed = |error: io::Error| format!("it does not start as a fork server: {error}");
         let inherited = count_inheritable_descriptors().map_err(failed)?;
         let library = library.0.as_raw_fd();
         let variables = |socket| {
-            Environment::inherit_with(&[
-                (PRELOAD_VARIABLE.into(), format!("/proc/self/fd/{library}").into()),
-                (SOCKET_VARIABLE.into(), format!("{socket},{library},{inherited}").into()),
-            ])
+            let preload = (PRELOAD_VARIABLE.into(), format!("/proc/self/fd/{library}").into());
+            let server = (SOCKET_VARIABLE.into(), format!("{socket},{library},{inherited}").into());
+            match binding {
+                Binding::Lazy => Environment::inherit_with(&[preload, server]),
+                Binding::AtStart => Environment::inherit_with(&[preload, server, (BIND_VARIABLE.into(), "1".into())]),
+            }
         };
         let mut process = ServerProcess::start(program, library, variables).map_err(failed)?;
         let ready = process.connection.next().map_err(failed)?;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use tanto_sys::ipc::poll::Watch;
 
 use super::NotInWorker;
-use super::fork_server::{ForkServer, PreloadLibrary};
+use super::fork_server::{Binding, ForkServer, PreloadLibrary};
 use super::frames::Reply;
 use super::identity::Stamp;
 use super::startup_costs::{self, StartupCost};
@@ -143,7 +143,8 @@ impl ForkServers {
             Some(library) => library,
             none => none.insert(PreloadLibrary::create().map_err(|error| error.to_string())?),
         };
-        let server = ForkServer::start(program, library)?;
+        let binding = if is_new { Binding::Lazy } else { Binding::AtStart };
+        let server = ForkServer::start(program, library, binding)?;
         if let Some(stamp) = stamp.filter(|_| is_new) {
             let (program, startup_us, fork_us) = (program.to_path_buf(), server.startup_us, server.fork_us);
             let cost = StartupCost { program, stamp, startup_us, fork_us };
