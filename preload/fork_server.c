@@ -146,8 +146,8 @@ static void end_list(const struct list *list) {
 
 static int add_loaded_file(struct dl_phdr_info *info, size_t size, void *list) {
   (void)size;
-  // The program itself has no name; this library is in memory.
-  if (info->dlpi_name[0] == '/' && strncmp(info->dlpi_name, "/proc/", 6) != 0) add_to_list(list, info->dlpi_name);
+  // The program itself and the kernel's library are no paths; this library is in memory.
+  if (strchr(info->dlpi_name, '/') && strncmp(info->dlpi_name, "/proc/", 6) != 0) add_to_list(list, info->dlpi_name);
   return 0;
 }
 
@@ -311,8 +311,11 @@ static void signal_forks(int signal) {
     if (forks[slot].process) kill(-forks[slot].process, signal);
 }
 
-// The client has gone, or has sent nonsense.
+// The client has gone, or has sent nonsense. Nothing more is reported: that a fork was ended here is no result of its
+// command.
 static void end_forks(void) {
+  close(server_socket);
+  server_socket = -1;
   signal_forks(END_SIGNAL);
   for (int waited = 0; reap() > 0 && waited < END_MS; waited += 10) {
     struct pollfd watch = {child_events, POLLIN, 0};

@@ -130,7 +130,7 @@ impl Worker {
             return None;
         }
         let checkpoints = options.checkpoints.and_then(|wanted| Checkpoints::new(wanted, environment));
-        let servers = ForkServers::new(options.costs_file, options.required);
+        let servers = ForkServers::new(options.costs_file, options.required, environment);
         Some(Worker { required: options.required, servers, next: 0, common: None, checkpoints })
     }
 

@@ -109,7 +109,12 @@ impl Checkpoints {
             return Some(identity.clone());
         }
         cache.retain(|it| it.program != program);
-        let identity = identity::identify(program, &Replaced::by(&self.wanted.program)?)?;
+        let Some(replaced) = Replaced::by(&self.wanted.program) else {
+            // It does not run: it is not asked again.
+            (self.state, self.wanted.may_start) = (State::Gone, false);
+            return None;
+        };
+        let identity = identity::identify(program, &replaced)?;
         cache.push(identity.clone());
         // Without the cache, the next build asks again.
         let _ = identity_cache::write(file, key, cache);

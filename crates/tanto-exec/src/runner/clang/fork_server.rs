@@ -1,6 +1,7 @@
 //! A process that stopped before its `main` and forks for each command: the user's own compiler.
 
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -23,8 +24,12 @@ const SOCKET_VARIABLE: &str = "TANTO_FORK_SERVER";
 const BIND_VARIABLE: &str = "LD_BIND_NOW";
 /// The loader's cache of the paths of libraries.
 const LOADER_CACHE: &str = "/etc/ld.so.cache";
-/// Libraries for newer processors are below it, in a directory for each level.
-const PROCESSOR_DIR: &str = "glibc-hwcaps";
+/// Directories below a searched one in which the loader looks for libraries for newer processors: the first one has a
+/// directory for each level, the others are of glibc before 2.37 and can be nested.
+const LEVELS_DIR: &str = "glibc-hwcaps";
+const PROCESSOR_DIRS: [&str; 5] = ["tls", "x86_64", "haswell", "avx512_1", "xeon_phi"];
+const PROCESSOR_DEPTH: u32 = 3;
+
 /// When the loader looks up the functions of libraries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Binding {
@@ -55,7 +60,12 @@ impl PreloadLibrary {
 
 impl ForkServer {
     /// Starts a program, and waits until it is ready.
-    pub(super) fn start(program: &Path, library: &PreloadLibrary, binding: Binding) -> Result<ForkServer, String> {
+    pub(super) fn start(
+        program: &Path,
+        library: &PreloadLibrary,
+        environment: &[(OsString, OsString)],
+        binding: Binding,
+    ) -> Result<ForkServer, String> {
         let started = SystemTime::now();
         let failed = |error: io::Error| format!("it does not start as a fork server: {error}");
         let inherited = count_inheritable_descriptors().map_err(failed)?;
@@ -63,10 +73,9 @@ impl ForkServer {
         let variables = |socket| {
             let preload = (PRELOAD_VARIABLE.into(), format!("/proc/self/fd/{library}").into());
             let server = (SOCKET_VARIABLE.into(), format!("{socket},{library},{inherited}").into());
-            match binding {
-                Binding::Lazy => Environment::inherit_with(&[preload, server]),
-                Binding::AtStart => Environment::inherit_with(&[preload, server, (BIND_VARIABLE.into(), "1".into())]),
-            }
+            let bind = (BIND_VARIABLE.into(), "1".into());
+            let own = [preload, server].into_iter().chain((binding == Binding::AtStart).then_some(bind));
+            Environment::inherit_with(&environment.iter().cloned().chain(own).collect::<Vec<_>>())
         };
         let mut process = ServerProcess::start(program, library, variables).map_err(failed)?;
         let ready = process.connection.next().map_err(failed)?;
@@ -77,6 +86,9 @@ impl ForkServer {
             return Err(String::from_utf8_lossy(&unusable).into_owned());
         }
         let files = stamps(program, &files, &dirs);
+        if !are_mapped(process.pid(), &files) {
+            return Err("its files changed during its start".to_string());
+        }
         match files.iter().find(|(_, stamp)| stamp.is_some_and(|stamp| !stamp.is_older(started))) {
             Some((path, _)) => Err(format!("{} has just changed", path.display())),
             None => Ok(ForkServer { process, files, startup_us, fork_us, running: 0 }),
@@ -117,18 +129,48 @@ impl ForkServer {
     }
 }
 
+/// Returns whether all files that the process has mapped are those at their paths now: a directory may have been
+/// replaced since they were opened, which does not change the times of files.
+fn are_mapped(pid: u32, files: &[(PathBuf, Option<Stamp>)]) -> bool {
+    /// The library of the server, and shared memory.
+    const MEMORY: [&[u8]; 2] = [b"/memfd:", b"/dev/zero (deleted)"];
+    let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) else { return false };
+    let program = Stamp::of(Path::new(&format!("/proc/{pid}/exe")));
+    program.is_some()
+        && files.iter().any(|(_, stamp)| *stamp == program)
+        && maps.split(|&byte| byte == b'\n').filter_map(mapped_file).all(|(inode, path)| {
+            MEMORY.iter().any(|name| path.starts_with(name))
+                || Stamp::of(Path::new(OsStr::from_bytes(path))).is_some_and(|it| it.inode() == inode)
+        })
+}
+
+/// Returns the inode and the path in a line of `/proc/PID/maps`, if it maps a file.
+fn mapped_file(line: &[u8]) -> Option<(i128, &[u8])> {
+    let path = &line[line.iter().position(|&byte| byte == b'/')?..];
+    let inode = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).nth(4)?;
+    Some((std::str::from_utf8(inode).ok()?.parse().ok()?, path))
+}
+
 /// Lists everything that determines which program and libraries a process would load.
 fn stamps(program: &Path, files: &[Vec<u8>], dirs: &[Vec<u8>]) -> Vec<(PathBuf, Option<Stamp>)> {
-    let path = |bytes: &Vec<u8>| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+    // An empty directory in a search path is the current one.
+    let path = |bytes: &Vec<u8>| PathBuf::from(OsStr::from_bytes(if bytes.is_empty() { b"." } else { bytes }));
     let mut paths = vec![program.to_path_buf(), LOADER_CACHE.into()];
     paths.extend(files.iter().map(path));
-    for dir in dirs.iter().map(path) {
-        let levels = std::fs::read_dir(dir.join(PROCESSOR_DIR)).into_iter().flatten();
-        paths.extend(levels.flatten().map(|level| level.path()));
-        paths.push(dir.join(PROCESSOR_DIR));
-        paths.push(dir);
-    }
+    dirs.iter().map(path).for_each(|dir| add_searched(dir, PROCESSOR_DEPTH, &mut paths));
     paths.sort_unstable();
     paths.dedup();
     paths.into_iter().map(|path| (Stamp::of(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
+}
+
+/// Adds a directory, and those below it that the loader searches. One that appears later changes its parent.
+fn add_searched(dir: PathBuf, depth: u32, paths: &mut Vec<PathBuf>) {
+    let levels = fs::read_dir(dir.join(LEVELS_DIR)).into_iter().flatten();
+    paths.extend(levels.flatten().map(|level| level.path()));
+    paths.push(dir.join(LEVELS_DIR));
+    if depth > 0 {
+        let inner = PROCESSOR_DIRS.map(|name| dir.join(name)).into_iter().filter(|inner| inner.is_dir());
+        inner.for_each(|inner| add_searched(inner, depth - 1, paths));
+    }
+    paths.push(dir);
 }

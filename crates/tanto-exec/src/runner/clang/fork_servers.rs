@@ -1,11 +1,14 @@
 //! The fork servers of a build: one for each compiler that it uses.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tanto_sys::ipc::poll::Watch;
+use tanto_sys::process::Environment;
 
 use super::NotInWorker;
 use super::fork_server::{Binding, ForkServer, PreloadLibrary};
@@ -19,6 +22,10 @@ pub(super) const MAX_SERVERS: usize = 4;
 /// Maximum number of servers of one program in a build. More are not worth it: it changes all the time.
 const MAX_STARTS: u32 = 3;
 
+const JUST_CHANGED: &str = "it has just changed";
+const NOT_CHEAPER: &str = "a fork of it is not cheaper than a process";
+const TOO_MANY: &str = "other compilers have all fork servers of this build";
+
 /// The number of a server in this build.
 pub(super) type ServerNumber = u32;
 
@@ -27,6 +34,8 @@ pub(super) struct ForkServers {
     costs_file: PathBuf,
     /// All programs are forked, whether it is cheaper or not.
     required: bool,
+    /// The variables of all commands, without those that are set per command.
+    environment: Vec<(OsString, OsString)>,
     library: Option<PreloadLibrary>,
     servers: Vec<Numbered>,
     next_number: ServerNumber,
@@ -53,9 +62,11 @@ struct KnownProgram {
 }
 
 impl ForkServers {
-    pub(super) fn new(costs_file: PathBuf, required: bool) -> ForkServers {
+    pub(super) fn new(costs_file: PathBuf, required: bool, environment: &Environment) -> ForkServers {
+        let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let environment = environment.iter().map(|(name, value)| (text(name), text(value))).collect();
         let (library, servers, programs, costs) = (None, Vec::new(), HashMap::new(), None);
-        ForkServers { costs_file, required, library, servers, next_number: 0, programs, costs }
+        ForkServers { costs_file, required, environment, library, servers, next_number: 0, programs, costs }
     }
 
     /// Starts a command in a fork of this program. Returns its process ID and the number of the server.
@@ -105,10 +116,10 @@ impl ForkServers {
         if known.commands == 1 && !self.required {
             return Err(NotInWorker::FirstCommand);
         }
-        if self.servers.len() >= MAX_SERVERS {
-            return Err(NotInWorker::Busy);
-        }
         let not_forked = |reason: &str| NotInWorker::NotForked(program.to_path_buf(), reason.to_string());
+        if self.servers.len() >= MAX_SERVERS {
+            return Err(not_forked(TOO_MANY));
+        }
         let stamp = Stamp::of(program);
         if let Some((its, reason)) = &known.unusable
             && *its == stamp
@@ -144,7 +155,7 @@ impl ForkServers {
             none => none.insert(PreloadLibrary::create().map_err(|error| error.to_string())?),
         };
         let binding = if is_new { Binding::Lazy } else { Binding::AtStart };
-        let server = ForkServer::start(program, library, binding)?;
+        let server = ForkServer::start(program, library, &self.environment, binding)?;
         if let Some(stamp) = stamp.filter(|_| is_new) {
             let (program, startup_us, fork_us) = (program.to_path_buf(), server.startup_us, server.fork_us);
             let cost = StartupCost { program, stamp, startup_us, fork_us };
@@ -201,9 +212,6 @@ impl ForkServers {
         self.find(number).is_some_and(|it| it.server.connection().wait().is_ok())
     }
 }
-
-const JUST_CHANGED: &str = "it has just changed";
-const NOT_CHEAPER: &str = "a fork of it is not cheaper than a process";
 
 /// Returns an error if the library cannot be loaded into the program.
 fn check_program(program: &Path) -> Result<(), String> {

@@ -50,6 +50,10 @@ impl Stamp {
         ]))
     }
 
+    pub(super) fn inode(&self) -> i128 {
+        self.0[1]
+    }
+
     /// Returns whether the file has not changed since a moment before this time. One that has may have been opened
     /// before the change.
     pub(super) fn is_older(&self, time: SystemTime) -> bool {
