@@ -45,16 +45,6 @@ fn any_dynamic_program_can_be_forked() {
 }
 
 #[test]
-fn programs_that_have_just_changed_are_processes() {
-    let dir = Scratch::new("young-program");
-    let mut worker = worker(true);
-    std::fs::copy("/bin/true", dir.at("clang")).unwrap();
-    let words = server_process::words(&[&dir.bytes("clang"), b"-c", b"x.c"]);
-    let why = worker.start(&words, &Environment::inherit_with(&[]), &[]).err().unwrap();
-    assert!(why.to_string().ends_with("it has just changed"), "{why}");
-}
-
-#[test]
 fn variables_of_the_loader_disable_forks() {
     let options = WorkerOptions { costs_file: "/nowhere".into(), required: false, checkpoints: None };
     let environment = Environment::inherit_with(&[("LD_PRELOAD".into(), "x.so".into())]);

@@ -1,11 +1,11 @@
-//! Frames of the worker: the golden ones, those at the limits, and mutated ones.
+//! Frames of both protocols: the golden ones, those at the limits, and mutated ones.
 
 use super::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tanto_testing::{Material, Random};
 
-/// Frames that the tests of the worker read and write, too.
+/// Frames that the tests of the other side read and write, too.
 fn golden() -> BTreeMap<String, Vec<u8>> {
     read_frames("clang-worker")
 }
@@ -56,17 +56,15 @@ fn holding(files: usize, without: usize) -> Vec<u8> {
     bytes
 }
 
+fn golden_run<'a>(clang: &'a [u8], words: &'a Argv) -> Run<'a> {
+    const ENVIRONMENT: &[&[u8]] = &[b"PATH=/usr/bin", b"LANG=\xc3\xa9"];
+    Run { id: 0x0102_0304_0506_0708, umask: 0o22, clang, lld: b"", words, environment: ENVIRONMENT }
+}
+
 #[test]
 fn commands_match_the_golden_frames() {
     let words = words(&[b"clang++", b"-c", b"a b.cc", b""]);
-    let run = Run {
-        id: 0x0102_0304_0506_0708,
-        umask: 0o22,
-        clang: b"/usr/lib/llvm-19/bin/clang",
-        lld: b"",
-        words: &words,
-        environment: &[b"PATH=/usr/bin", b"LANG=\xc3\xa9"],
-    };
+    let run = golden_run(b"/usr/lib/llvm-19/bin/clang", &words);
     assert_eq!(encode(&run).as_ref(), golden().get("run"));
     let nothing = Run { id: 0, umask: 0, clang: b"", lld: b"", words: &Argv::default(), environment: &[] };
     assert_eq!(encode(&nothing).as_ref(), golden().get("run-nothing"));
@@ -76,14 +74,7 @@ fn commands_match_the_golden_frames() {
 fn frames_of_the_fork_server_match_the_golden_ones() {
     let golden = read_frames("preload");
     let words = words(&[b"clang++", b"-c", b"a b.cc", b""]);
-    let run = Run {
-        id: 0x0102_0304_0506_0708,
-        umask: 0o22,
-        clang: b"/usr/bin/clang++",
-        lld: b"",
-        words: &words,
-        environment: &[b"PATH=/usr/bin", b"LANG=\xc3\xa9"],
-    };
+    let run = golden_run(b"/usr/bin/clang++", &words);
     assert_eq!(encode(&run).as_ref(), golden.get("run"));
     let used = Used { user_us: 1000, system_us: 1001, max_rss_kib: 1002, read_bytes: 1003, written_bytes: 1004 };
     let replies = [

@@ -56,6 +56,17 @@ fn scripts_and_other_files_are_not_clang() {
 }
 
 #[test]
+fn changes_shortly_before_a_time_are_not_older() {
+    let dir = Scratch::new("identity-age");
+    let before = SystemTime::now();
+    dir.write("clang", "x");
+    let stamp = Stamp::of(&dir.at("clang")).unwrap();
+    assert!(!stamp.is_older(before) && !stamp.is_older(UNIX_EPOCH));
+    let after = SystemTime::now();
+    assert!(stamp.is_older(after + MIN_AGE + Duration::from_secs(1)));
+}
+
+#[test]
 fn changed_programs_are_detected() {
     let dir = Scratch::new("identity-stamp");
     let path = program(&dir, "clang", "\x7fELF");
