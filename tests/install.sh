@@ -39,7 +39,7 @@ builds_as_ninja() {
 explains_missing_worker() {
     local message
     message=$(worker_packages=(llvm-19-dev=/nowhere make=make); try_worker) && return 1
-    [ "$message" = "Skipping the compile worker, which needs LLVM 19. To add it: apt-get install llvm-19-dev" ]
+    [ "$message" = "Skipping the checkpoint program, which needs LLVM 19. To add it: apt-get install llvm-19-dev" ]
 }
 explains_failed_worker_build() {
     local message

@@ -85,23 +85,23 @@ need_llvm() { need_packages "${worker_packages[@]}" clang-format-19=clang-format
 
 has_llvm() { [ -z "$(missing_packages "${worker_packages[@]}")" ]; }
 
-# Builds the compile worker, or prints why it cannot. Everything else works without it.
+# Builds the checkpoint program, or prints why it cannot. Everything else works without it.
 try_worker() {
     local missing
     missing=$(missing_packages "${worker_packages[@]}")
     if [ -n "$missing" ]; then
-        say "Skipping the compile worker, which needs LLVM 19. To add it: apt-get install $missing"
+        say "Skipping the checkpoint program, which needs LLVM 19. To add it: apt-get install $missing"
         return 1
     fi
-    say "Building the compile worker (about 2 minutes on 2 CPUs)"
+    say "Building the checkpoint program (about 2 minutes on 2 CPUs)"
     build_worker >&2 || {
-        say "Skipping the compile worker: its build failed (above). Usual cause: packages of different versions." \
+        say "Skipping the checkpoint program: its build failed (above). Usual cause: packages of different versions." \
             "To fix: apt-get install --reinstall $(printf '%s ' "${worker_packages[@]%%=*}")"
         return 1
     }
 }
 
-# Builds the compile worker, target/clang-worker/clang-worker, with Tanto itself. Does nothing without LLVM 19.
+# Builds the checkpoint program, target/clang-worker/clang-worker, with Tanto itself. Does nothing without LLVM 19.
 build_worker() {
     has_llvm || return 0
     local place=target/clang-worker/build

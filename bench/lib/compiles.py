@@ -57,7 +57,7 @@ PROJECTS = {
     ),
     "re2": Project("re2", ".", ("re2/*.cc", "util/rune.cc", "util/strutil.cc"), CXX),
     "abseil": Project("abseil", ".", ("absl/**/*.cc",), CXX),
-    # Uses the headers of the packages for building the worker.
+    # Uses the headers of the packages for building the checkpoint program.
     "llvm": Project(
         "llvm-toolchain-19",
         "llvm/lib/Support",

@@ -7,7 +7,7 @@
 
 namespace tanto {
 
-// Called in a fork of the worker. Compiles up to the pause, reports it over `socket`, and then serves commands from the
+// Called in a fork of the daemon. Compiles up to the pause, reports it over `socket`, and then serves commands from the
 // socket until it is closed.
 [[noreturn]] void run_checkpoint_process(int socket, pid_t parent, Run run, std::vector<int> descriptors);
 

@@ -1,5 +1,5 @@
-// Encodes and decodes the frames between Tanto and the worker. PROTOCOL.md specifies the format. Decoding any bytes
-// yields a frame or nothing.
+// Encodes and decodes the frames between Tanto and the checkpoint daemon. PROTOCOL.md specifies the format. Decoding
+// any bytes yields a frame or nothing.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr std::size_t min_descriptors = 4;
 inline constexpr std::size_t max_files = 64;
 inline constexpr std::size_t max_without = 32;
 
-// Worker to Tanto, once: the worker is ready, and replaces these programs.
+// Daemon to Tanto, once: it is ready, and replaces these programs.
 struct Hello {
   std::uint32_t version = protocol;
   std::string clang;                // the first line of its `clang --version`
@@ -31,7 +31,7 @@ struct Hello {
   bool operator==(const Hello &) const = default;
 };
 
-// Tanto to worker: run this command.
+// Tanto to daemon: run this command.
 struct Run {
   std::uint64_t id = 0;
   std::uint32_t umask = 0;
@@ -42,14 +42,14 @@ struct Run {
   bool operator==(const Run &) const = default;
 };
 
-// Worker to Tanto: the command was started.
+// Daemon to Tanto: the command was started.
 struct Started {
   std::uint64_t id = 0;
   std::uint32_t pid = 0;
   bool operator==(const Started &) const = default;
 };
 
-// Worker to Tanto: the command has ended, and its process is about to exit.
+// Daemon to Tanto: the command has ended, and its process is about to exit.
 struct Ended {
   std::uint64_t id = 0;
   std::uint32_t status = 0;  // as returned by wait(2)
@@ -61,14 +61,14 @@ struct Ended {
   bool operator==(const Ended &) const = default;
 };
 
-// Worker to Tanto: run the command as a process, and discard its output so far.
+// Daemon to Tanto: run the command as a process, and discard its output so far.
 struct Declined {
   std::uint64_t id = 0;
   std::string why;
   bool operator==(const Declined &) const = default;
 };
 
-// Worker to Tanto: the command's process is gone. Without a preceding `Ended` or `Declined`, it crashed.
+// Daemon to Tanto: the command's process is gone. Without a preceding `Ended` or `Declined`, it crashed.
 struct Gone {
   std::uint64_t id = 0;
   std::uint32_t status = 0;  // as returned by wait(2)

@@ -22,7 +22,8 @@ void check(const std::string &name, bool ok) {
 
 // The same as in crates/tanto-exec/src/runner/clang/frames/tests.rs.
 const std::map<std::string, Frame> frames = {
-    {"hello", Hello{protocol, "Debian clang version 19.1.7 (3~deb12u1)", "Debian LLD 19.1.7", {"f29c6d9c", "99af4b93"}}},
+    {"hello",
+     Hello{protocol, "Debian clang version 19.1.7 (3~deb12u1)", "Debian LLD 19.1.7", {"f29c6d9c", "99af4b93"}}},
     {"run", Run{0x0102030405060708,
                 022,
                 "/usr/lib/llvm-19/bin/clang",

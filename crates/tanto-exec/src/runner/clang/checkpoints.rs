@@ -180,7 +180,7 @@ impl Checkpoints {
     }
 }
 
-/// Stops a daemon that runs another version of the worker.
+/// Stops a daemon that runs another version of the program.
 fn find(program: &Path, place: &Path) -> State {
     match DaemonConnection::find(place) {
         Ok(daemon) if daemon.is(program) => State::Found(Box::new(daemon)),

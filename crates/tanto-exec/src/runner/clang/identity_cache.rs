@@ -24,7 +24,7 @@ pub(super) fn read(file: &Path, cache_key: &str) -> Vec<Identity> {
     read_file(file).ok().and_then(|text| parse(&text, cache_key)).unwrap_or_default()
 }
 
-/// Returns the clangs in the cache, the most recent last, and whether each of them ran in the worker.
+/// Returns the clangs in the cache, the most recent last, and whether each of them has checkpoints.
 pub fn programs(file: &Path) -> Vec<(PathBuf, bool)> {
     let text = read_file(file).unwrap_or_default();
     let cache_key = text.split(|&byte| byte == b'\n').nth(1).and_then(|line| std::str::from_utf8(line).ok());

@@ -24,7 +24,7 @@ pub enum ClangWorker {
     Require,
 }
 
-/// Environment variable with the path of the worker.
+/// Environment variable with the path of the checkpoint program.
 pub const WORKER_VARIABLE: &str = "TANTO_CLANG_WORKER";
 
 /// All candidates, in order of preference.
