@@ -60,7 +60,7 @@ check "a missing C compiler is explained before the build" explains_missing_comp
 check "a missing worker is explained" explains_missing_worker
 check "a worker that cannot be built is explained" explains_failed_worker_build
 
-# Prints its arguments if the compile worker can be built.
+# Prints its arguments if the checkpoint program can be built.
 worker() { if has_llvm; then printf '%s\n' "$@"; fi; }
 
 # One page for each command that `tanto help` lists, and for each of their subcommands.
