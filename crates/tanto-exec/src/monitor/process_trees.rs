@@ -22,6 +22,8 @@ pub(super) const MARK: &str = "TANTO_JOB";
 
 pub(super) struct Trees {
     reaper: Reaper,
+    /// Common prefix of the markers of all instances in this process.
+    of_process: String,
     /// Common prefix of all markers of this instance.
     ours: String,
     /// Returns whether a process is a checkpoint daemon, which outlives the job that started it.
@@ -46,7 +48,7 @@ enum OrphanOwner {
     Job(JobId),
     /// Some job.
     Unknown,
-    /// It existed before.
+    /// No job here: it existed before, or belongs to another instance in this process.
     Excluded,
 }
 
@@ -66,6 +68,7 @@ impl Trees {
         let home = groups.then(OwnCgroups::find).filter(|home| home.obstacle().is_none());
         let mut trees = Trees {
             reaper,
+            of_process: format!("{own}."),
             ours: format!("{own}.{number}."),
             is_daemon,
             firsts: BTreeMap::new(),
@@ -175,7 +178,11 @@ impl Trees {
                 self.orphans.insert(pid, OrphanOwner::Excluded);
                 continue;
             }
-            let owner = known.unwrap_or_else(|| self.job_of(pid).map_or(OrphanOwner::Unknown, OrphanOwner::Job));
+            let owner = known.unwrap_or_else(|| self.owner_of(pid));
+            if owner == OrphanOwner::Excluded {
+                self.orphans.insert(pid, owner);
+                continue;
+            }
             let used_us = procs::stat(pid).map_or(0, |look| look.cpu_us);
             if !reaper::reap(pid) {
                 self.orphans.insert(pid, owner);
@@ -190,13 +197,17 @@ impl Trees {
         }
     }
 
-    fn job_of(&self, pid: u32) -> Option<JobId> {
-        let group = procs::stat(pid)?.group;
-        let by_group = self.firsts.get(&group).copied();
-        by_group.or_else(|| {
-            let mark = String::from_utf8(procs::initial_env_var(pid, MARK.as_bytes())?).ok()?;
-            mark.strip_prefix(&self.ours)?.parse().ok().map(JobId)
-        })
+    fn owner_of(&self, pid: u32) -> OrphanOwner {
+        let Some(process) = procs::stat(pid) else { return OrphanOwner::Unknown };
+        if let Some(&job) = self.firsts.get(&process.group) {
+            return OrphanOwner::Job(job);
+        }
+        let mark = procs::initial_env_var(pid, MARK.as_bytes()).and_then(|mark| String::from_utf8(mark).ok());
+        let Some(mark) = mark.filter(|mark| mark.starts_with(&self.of_process)) else { return OrphanOwner::Unknown };
+        match mark.strip_prefix(&self.ours) {
+            Some(job) => job.parse().map_or(OrphanOwner::Unknown, |job| OrphanOwner::Job(JobId(job))),
+            None => OrphanOwner::Excluded,
+        }
     }
 
     /// Returns the orphans of a finished job. Orphans of unknown origin count if no other job runs.

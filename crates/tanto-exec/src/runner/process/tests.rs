@@ -515,6 +515,33 @@ fn processes_that_keep_the_output_open_are_reported_and_killed() {
 }
 
 #[test]
+fn processes_of_another_runner_are_no_leftovers() {
+    let watch = WatchOptions { limits: ResourceLimits::NONE, leftovers: Leftovers::Kill, cgroups: CgroupUse::None };
+    let runner = || ProcessRunner::new(RunnerOptions { watch: Some(watch), ..RunnerOptions::default() }).unwrap();
+    let (mut other, mut own) = (runner(), runner());
+    start(&mut other, 3, "sleep 1019 & echo $!");
+    let orphan = loop {
+        other.wait(Some(Duration::from_millis(1))).unwrap();
+        let pid = String::from_utf8(other.output_so_far(JobId(3)).unwrap()).unwrap().trim().parse().ok();
+        let is_adopted = |pid| tanto_sys::process::procs::stat(pid).unwrap().parent == std::process::id();
+        if let Some(pid) = pid.filter(|&pid| is_adopted(pid)) {
+            break pid;
+        }
+    };
+    start(&mut own, 4, "true");
+    let Wakeup::Completed(ended) = own.wait(None).unwrap() else { panic!("nothing else runs") };
+    assert_eq!(ended.report, None);
+    assert!(!tanto_sys::process::procs::stat(orphan).unwrap().is_gone());
+    assert!(other.terminate(JobId(3), TerminationReason::Requested));
+    let ended = loop {
+        if let Wakeup::Completed(ended) = other.wait(None).unwrap() {
+            break ended;
+        }
+    };
+    assert_eq!(ended.report.unwrap().termination.unwrap().reason, TerminationReason::Requested);
+}
+
+#[test]
 fn the_wake_fd_interrupts_a_wait() {
     let place = Scratch::new("spawn-bell");
     let fifo = named_pipe(&place, "go");
