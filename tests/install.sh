@@ -39,11 +39,13 @@ builds_as_ninja() {
 explains_missing_worker() {
     local message
     message=$(worker_packages=(llvm-19-dev=/nowhere make=make); try_worker) && return 1
+    printf '%s\n' "$message"
     [ "$message" = "Skipping the checkpoint program, which needs LLVM 19. To add it: apt-get install llvm-19-dev" ]
 }
 explains_failed_worker_build() {
     local message
     message=$(worker_packages=(make=make); build_worker() { return 1; }; try_worker) && return 1
+    printf '%s\n' "$message"
     grep -q 'its build failed.*apt-get install' <<<"$message"
 }
 
