@@ -21,7 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "driver_jobs.h"
 #include "frames.h"
+#include "process.h"
 #include "record.h"
 
 #define SOCKET_VARIABLE "TANTO_FORK_SERVER"
@@ -31,13 +33,10 @@ enum {
   MAX_DESCRIPTORS = 16,
   // Working directory, standard input, output and error; files of control groups follow.
   FIRST_CGROUP = 4,
-  MAX_POINTERS = 2 * MAX_TEXTS + 2,
   BLOCK = 512,  // bytes, in `rusage`
 };
 
-// Kills a fork whose server ended. Compilers remove temporary files first.
-static const int END_SIGNAL = SIGTERM;
-// Time for that.
+// Time for a fork to end after END_SIGNAL.
 static const int END_MS = 2000;
 
 struct fork {
@@ -59,13 +58,7 @@ static struct frame frame;
 
 // ---- frames ----
 
-static bool send_frame(void) {
-  frame_end(&frame);
-  ssize_t sent;
-  do sent = send(server_socket, frame.bytes, frame.length, MSG_NOSIGNAL);
-  while (sent < 0 && errno == EINTR);
-  return frame.length > 0 && sent == (ssize_t)frame.length;
-}
+static bool send_frame(void) { return frame_send(&frame, server_socket); }
 
 static bool send_started(uint64_t id, pid_t process) {
   frame_begin(&frame, STARTED_FRAME);
@@ -120,34 +113,11 @@ static uint64_t measure_fork(void) {
   return cpu_us(&after) - cpu_us(&before) + cpu_us(&child);
 }
 
-struct list {
-  size_t count;
-  size_t position;  // of the count in the frame
-};
-
-static struct list begin_list(void) {
-  struct list list = {0, frame.length};
-  frame_add_number(&frame, 0, 4);
-  return list;
-}
-
-static void add_to_list(struct list *list, const char *text) {
-  frame_add_text(&frame, text);
-  list->count++;
-}
-
-static void end_list(const struct list *list) {
-  size_t length = frame.length;
-  if (length == 0) return;
-  frame.length = list->position;
-  frame_add_number(&frame, list->count, 4);
-  frame.length = length;
-}
-
 static int add_loaded_file(struct dl_phdr_info *info, size_t size, void *list) {
   (void)size;
   // The program itself and the kernel's library are no paths; this library is in memory.
-  if (strchr(info->dlpi_name, '/') && strncmp(info->dlpi_name, "/proc/", 6) != 0) add_to_list(list, info->dlpi_name);
+  if (strchr(info->dlpi_name, '/') && strncmp(info->dlpi_name, "/proc/", 6) != 0)
+    frame_add_to_list(&frame, list, info->dlpi_name);
   return 0;
 }
 
@@ -156,7 +126,7 @@ static void add_search_dirs(struct list *list, void *library) {
   if (dlinfo(library, RTLD_DI_SERINFOSIZE, &size) != 0) return;
   Dl_serinfo *dirs = malloc(size.dls_size);
   if (dirs && dlinfo(library, RTLD_DI_SERINFOSIZE, dirs) == 0 && dlinfo(library, RTLD_DI_SERINFO, dirs) == 0)
-    for (unsigned at = 0; at < dirs->dls_cnt; at++) add_to_list(list, dirs->dls_serpath[at].dls_name);
+    for (unsigned at = 0; at < dirs->dls_cnt; at++) frame_add_to_list(&frame, list, dirs->dls_serpath[at].dls_name);
   free(dirs);
 }
 
@@ -186,13 +156,13 @@ static bool send_ready(void) {
   frame_add_text(&frame, reason_against_forks());
   frame_add_number(&frame, cpu_us(&used), 8);
   frame_add_number(&frame, fork_us, 8);
-  struct list files = begin_list();
+  struct list files = frame_begin_list(&frame);
   dl_iterate_phdr(add_loaded_file, &files);
-  end_list(&files);
-  struct list dirs = begin_list();
+  frame_end_list(&frame, &files);
+  struct list dirs = frame_begin_list(&frame);
   void *program = dlopen(NULL, RTLD_LAZY);
   for (struct link_map *library = program; library; library = library->l_next) add_search_dirs(&dirs, library);
-  end_list(&dirs);
+  frame_end_list(&frame, &dirs);
   return send_frame();
 }
 
@@ -203,14 +173,6 @@ static void enter_cgroup(int descriptor) {
   ssize_t written = write(file < 0 ? descriptor : file, "0", 1);
   (void)written;  // a group that refuses the process is ignored
   if (file >= 0) close(file);
-}
-
-static void set_name(const char *program, char *name) {
-  const char *slash = strrchr(program, '/');
-  prctl(PR_SET_NAME, slash ? slash + 1 : program);
-  char *short_name = strrchr(name, '/');
-  program_invocation_name = name;
-  program_invocation_short_name = short_name ? short_name + 1 : name;
 }
 
 // Sets up a fork as if the program had just been executed. Returns false if that fails.
@@ -225,8 +187,7 @@ static bool set_up_fork(const struct run *run, const int *descriptors, size_t co
   close(server_socket);
   close(child_events);
   umask((mode_t)run->umask);
-  environ = run->words + run->word_count + 1;
-  set_name(run->program, run->words[0]);
+  enter_program(run);
   sigprocmask(SIG_SETMASK, &original_signals, NULL);
   return is_ok;
 }
@@ -383,5 +344,6 @@ int __libc_start_main(main_function *main, int count, char **arguments, void (*i
   fcntl(server_socket, F_SETFD, FD_CLOEXEC);
   if (!prepare() || !send_ready()) _exit(1);
   serve(&run);
+  if (may_have_several_jobs(&run)) start_template(&run);
   return next(main, (int)run.word_count, run.words, init, fini, loader_fini, stack_end);
 }

@@ -1,6 +1,8 @@
 #include "frames.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { LENGTH_SIZE = 4 };
 
@@ -109,4 +111,28 @@ void frame_add_text(struct frame *frame, const char *text) {
 
 void frame_end(struct frame *frame) {
   if (frame->length > 0) put_number(frame->bytes, frame->length - LENGTH_SIZE, LENGTH_SIZE);
+}
+
+bool frame_send(struct frame *frame, int socket) {
+  frame_end(frame);
+  if (frame->length == 0) return false;
+  ssize_t sent;
+  do sent = send(socket, frame->bytes, frame->length, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent == (ssize_t)frame->length;
+}
+
+struct list frame_begin_list(struct frame *frame) {
+  struct list list = {0, frame->length};
+  frame_add_number(frame, 0, 4);
+  return list;
+}
+
+void frame_add_to_list(struct frame *frame, struct list *list, const char *text) {
+  frame_add_text(frame, text);
+  list->count++;
+}
+
+void frame_end_list(struct frame *frame, const struct list *list) {
+  if (frame->length > 0) put_number(frame->bytes + list->position, list->count, 4);
 }

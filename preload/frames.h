@@ -13,6 +13,8 @@ enum {
   PROTOCOL_VERSION = 3,
   MAX_FRAME = 128 << 10,
   MAX_TEXTS = 16 << 10,
+  // Of the two lists of a command, with a NULL behind each.
+  MAX_POINTERS = 2 * MAX_TEXTS + 2,
 };
 
 enum frame_kind { RUN = 1, STARTED_FRAME = 2, ENDED_FRAME = 3, DECLINED = 4, GONE = 5, READY = 10 };
@@ -43,6 +45,18 @@ void frame_add_number(struct frame *frame, uint64_t value, size_t size);
 void frame_add_text(struct frame *frame, const char *text);
 // Writes the length at the beginning.
 void frame_end(struct frame *frame);
+// Ends the frame, and sends it.
+bool frame_send(struct frame *frame, int socket);
+
+// A list of texts in a frame.
+struct list {
+  size_t count;
+  size_t position;  // of the count in the frame
+};
+
+struct list frame_begin_list(struct frame *frame);
+void frame_add_to_list(struct frame *frame, struct list *list, const char *text);
+void frame_end_list(struct frame *frame, const struct list *list);
 
 #pragma GCC visibility pop
 

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "driver_jobs.h"
 #include "record.h"
 
 // Declares `next`, the function that this one replaces.
@@ -385,6 +386,7 @@ int execle(const char *path, const char *first, ...) {
            const posix_spawnattr_t *restrict attributes, char *const words[restrict],                              \
            char *const variables[restrict]) {                                                                      \
     NEXT(name);                                                                                                    \
+    if (!actions && !attributes && fork_job(process, path, words, variables)) return 0;                            \
     int result = next(process, path, actions, attributes, words, variables);                                       \
     if (result == 0) record_spawn(path);                                                                           \
     return result;                                                                                                 \
@@ -413,6 +415,7 @@ FILE *popen(const char *line, const char *mode) {
   void name(int status) {    \
     NEXT(name);              \
     record_end();            \
+    end_template();          \
     next(status);            \
     __builtin_unreachable(); \
   }
@@ -423,6 +426,7 @@ END(_Exit)
 void quick_exit(int status) {
   NEXT(quick_exit);
   record_end();
+  end_template();
   next(status);
   __builtin_unreachable();
 }

@@ -24,8 +24,9 @@ static size_t read_bytes(char *line) {
 }
 
 static void write_list(const char *const *texts, size_t count) {
-  frame_add_number(&written, count, 4);
-  for (size_t at = 0; at < count; at++) frame_add_text(&written, texts[at]);
+  struct list list = frame_begin_list(&written);
+  for (size_t at = 0; at < count; at++) frame_add_to_list(&written, &list, texts[at]);
+  frame_end_list(&written, &list);
 }
 
 static void write_frame(const char *name) {

@@ -144,6 +144,103 @@ def killed_server_leaves_no_temporary_file(tanto, place):
     assert build.files() == sorted([*GATED, "o0.o"]), build.files()
 
 
+# After a job that was killed, clang would preprocess the file once more.
+JOBS = f"{CLANG} -fno-crash-diagnostics gate.c a.c -shared -fPIC -o $out"
+
+
+def first_job(driver):
+    """The process of a driver's job, which waits for the gate."""
+    return wait_for(lambda: next(iter(children(driver, CLANG.resolve().name)), None))
+
+
+def jobs_of_a_driver_are_forks(tanto, place):
+    build = Build(tanto, place, JOBS).start()
+    driver = build.fork()
+    job = first_job(driver)
+    # It was not executed: then the library would be missing.
+    assert "/memfd:" in Path(f"/proc/{job}/maps").read_text()
+    # The driver, which it forks from, and the job.
+    all_of_driver = [driver, job, *children(driver, CLANG.name)]
+    assert len(all_of_driver) == 3, all_of_driver
+    build.open_gate()
+    assert build.end() == 0, (build.errors, build.ended)
+    assert build.ran_in_process() == [True] and (place / "o0").exists()
+    assert all(is_gone(pid) for pid in all_of_driver)
+
+
+def killed_job_of_a_driver_is_reported_as_a_killed_process(tanto, place):
+    said = []
+    for mode in ("require", "off"):
+        build = Build(tanto, fresh(place / "tree"), JOBS).start(f"--clang-worker={mode}")
+        of = build.server() if mode == "require" else build.process.pid
+        driver = wait_for(lambda: next(iter(children(of, CLANG.name)), None))
+        os.kill(first_job(driver), signal.SIGKILL)
+        code = build.end()
+        ended = build.ended[0]
+        said.append([code, *(ended.get(key) for key in ("exit", "signal", "core", "output"))])
+    assert said[0] == said[1] and "signal" in said[0][4], said
+
+
+def killed_server_ends_the_jobs_of_drivers(tanto, place):
+    build = Build(tanto, place, JOBS).start()
+    job = first_job(build.fork())
+    os.kill(build.server(), signal.SIGKILL)
+    wait_for(lambda: is_gone(job))
+    driver = wait_for(lambda: next(iter(children(build.process.pid, CLANG.name)), None))
+    first_job(driver)
+    build.open_gate()
+    assert build.end() == 0 and build.ran_in_process() == [False], (build.errors, build.ended)
+    assert build.files() == sorted([*INPUTS, "o0"]), build.files()
+
+
+# The constructors of a program's libraries run before the preload library takes over. This one answers in its place:
+# `ANSWER` is a number of bytes, then "r" for the beginning of a frame of the right kind, or "s" to stay.
+IMPOSTOR = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+__attribute__((constructor)) static void load(void) {
+  static char bytes[300000] = "\5\0\0\0\12\3\0\0\0";
+  const char *server = getenv("TANTO_FORK_SERVER"), *answer = getenv("ANSWER");
+  if (!server) return;
+  size_t length = strtoul(answer, 0, 10);
+  for (size_t at = 0; at < length && !strchr(answer, 'r'); at++) bytes[at] = (char)(at * 7 + length);
+  if (length) send(atoi(server), bytes, length, 0);
+  if (strchr(answer, 's')) sleep(600);
+  _exit(0);
+}
+"""
+
+
+def nonsense_from_a_server_makes_processes(tanto, place):
+    program = place / "bin/clang-19"
+    program.parent.mkdir()
+    (place / "library.c").write_text(IMPOSTOR)
+    (place / "main.c").write_text(
+        f'#include <unistd.h>\nint main(int n, char **words) {{ return execv("{CLANG}", words); }}\n'
+    )
+    library = program.with_name("libimpostor.so")
+    subprocess.run([CLANG, "-shared", "-fPIC", place / "library.c", "-o", library], check=True)
+    linked = ["-Wl,--no-as-needed", library, "-Wl,-rpath,$ORIGIN"]
+    subprocess.run([CLANG, place / "main.c", *linked, "-o", program], check=True)
+    time.sleep(1.1)
+    for answer in ("0", "1", "400", "130000", "200000", "9r", "9rs", "64s", "0s"):
+        build = Build(tanto, fresh(place / "tree"), *[f"{program} -c a.c -o $out"] * 3, ANSWER=answer)
+        assert build.run("-j1", "--clang-worker=auto") == 0, (answer, build.errors, build.ended)
+        assert build.ran_in_process() == [False] * 3, (answer, build.ended)
+        assert not list(processes_of(program)), answer
+
+
+def processes_of(program):
+    for exe in Path("/proc").glob("[0-9]*/exe"):
+        try:
+            if exe.readlink() == program:
+                yield exe.parent.name
+        except OSError:
+            continue
+
+
 def first_compile_is_a_process(tanto, place):
     build = Build(tanto, place, COMPILE, COMPILE)
     assert build.run("-j1", "--clang-worker=auto") == 0
@@ -375,6 +472,10 @@ TESTS = [
     server_is_killed,
     killed_fork_is_reported_as_a_killed_process,
     killed_server_leaves_no_temporary_file,
+    jobs_of_a_driver_are_forks,
+    killed_job_of_a_driver_is_reported_as_a_killed_process,
+    killed_server_ends_the_jobs_of_drivers,
+    nonsense_from_a_server_makes_processes,
     first_compile_is_a_process,
     flag_overrides_variable,
     require_names_the_obstacle,
