@@ -36,17 +36,16 @@ builds_as_ninja() {
 }
 
 . tests/need.sh
-explains_missing_worker() {
+explains_missing_packages() {
     local message
-    message=$(worker_packages=(llvm-19-dev=/nowhere make=make); try_worker) && return 1
+    # No apt-get is in PATH.
+    message=$(PATH=$lab/none /bin/bash -c '. tests/need.sh; worker_packages=(llvm-19-dev=/nowhere); need_llvm' 2>&1) && return 1
     printf '%s\n' "$message"
-    [ "$message" = "Skipping the checkpoint program, which needs LLVM 19. To add it: apt-get install llvm-19-dev" ]
+    [ "$message" = "apt-get is missing; install the equivalents of these Debian packages: llvm-19-dev" ]
 }
-explains_failed_worker_build() {
-    local message
-    message=$(worker_packages=(make=make); build_worker() { return 1; }; try_worker) && return 1
-    printf '%s\n' "$message"
-    grep -q 'its build failed.*apt-get install' <<<"$message"
+leaves_out_checkpoints() {
+    ./install --prefix "$lab/small" | tee "$lab/message"
+    grep -q '^Left out: checkpoints.*./install --with-checkpoints$' "$lab/message" && [ ! -e "$lab/small/libexec" ]
 }
 
 explains_missing_compiler() {
@@ -59,11 +58,7 @@ explains_missing_compiler() {
 }
 
 check "a missing C compiler is explained before the build" explains_missing_compiler
-check "a missing worker is explained" explains_missing_worker
-check "a worker that cannot be built is explained" explains_failed_worker_build
-
-# Prints its arguments if the checkpoint program can be built.
-worker() { if has_llvm; then printf '%s\n' "$@"; fi; }
+check "missing packages are explained" explains_missing_packages
 
 # One page for each command that `tanto help` lists, and for each of their subcommands.
 man_pages() {
@@ -88,12 +83,16 @@ commands_of() {
 expected="./bin
 ./bin/ninja
 ./bin/tanto
-$(worker ./libexec ./libexec/tanto ./libexec/tanto/clang-worker)
+./libexec
+./libexec/tanto
+./libexec/tanto/clang-worker
 ./share
 ./share/bash-completion
 ./share/bash-completion/completions
 ./share/bash-completion/completions/tanto
-$(worker ./share/doc ./share/doc/tanto ./share/doc/tanto/third-party)
+./share/doc
+./share/doc/tanto
+./share/doc/tanto/third-party
 ./share/fish
 ./share/fish/vendor_completions.d
 ./share/fish/vendor_completions.d/tanto.fish
@@ -105,13 +104,14 @@ $(man_pages)
 ./share/zsh
 ./share/zsh/site-functions
 ./share/zsh/site-functions/_tanto"
-expected=$(sed '/^$/d' <<<"$expected" | sort)
+expected=$(sort <<<"$expected")
 
 check "help" ./install --help
 check "an unknown argument is refused" refuses ./install --frobnicate
-check "installs" ./install --prefix "$prefix" --as-ninja
+check "leaves out checkpoints, and says so" leaves_out_checkpoints
+check "installs" ./install --prefix "$prefix" --as-ninja --with-checkpoints
 check "installs these files and no others" same_tree "$prefix" "$expected"
-check "installs again" ./install --prefix "$prefix"
+check "installs again, with checkpoints as before" ./install --prefix "$prefix"
 check "the second time changes nothing" same_tree "$prefix" "$expected"
 check "the program runs" test "$("$prefix/bin/tanto" --version)" = "tanto $(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
 check "it runs bench stat" "$prefix/bin/tanto" bench stat crates

@@ -81,29 +81,12 @@ worker_packages=(clang-19=clang-19 lld-19=$llvm/bin/ld.lld cmake=cmake g++=g++ l
     libclang-19-dev=$llvm/lib/libclangFrontend.a liblld-19-dev=$llvm/lib/liblldELF.a libpolly-19-dev=$llvm/lib/libPolly.a
     zlib1g-dev=/usr/include/zlib.h libzstd-dev=/usr/include/zstd.h)
 
-need_llvm() { need_packages "${worker_packages[@]}" clang-format-19=clang-format-19; }
+need_llvm() { need_packages "${worker_packages[@]}"; }
 
 has_llvm() { [ -z "$(missing_packages "${worker_packages[@]}")" ]; }
 
-# Builds the checkpoint program, or prints why it cannot. Everything else works without it.
-try_worker() {
-    local missing
-    missing=$(missing_packages "${worker_packages[@]}")
-    if [ -n "$missing" ]; then
-        say "Skipping the checkpoint program, which needs LLVM 19. To add it: apt-get install $missing"
-        return 1
-    fi
-    say "Building the checkpoint program (about 2 minutes on 2 CPUs)"
-    build_worker >&2 || {
-        say "Skipping the checkpoint program: its build failed (above). Usual cause: packages of different versions." \
-            "To fix: apt-get install --reinstall $(printf '%s ' "${worker_packages[@]%%=*}")"
-        return 1
-    }
-}
-
-# Builds the checkpoint program, target/clang-worker/clang-worker, with Tanto itself. Does nothing without LLVM 19.
+# Builds the checkpoint program, target/clang-worker/clang-worker, with Tanto itself.
 build_worker() {
-    has_llvm || return 0
     local place=target/clang-worker/build
     mkdir -p "$place"
     cmake -S clang-worker -B "$place" -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/target/as-ninja/ninja" \

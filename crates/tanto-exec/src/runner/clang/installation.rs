@@ -119,7 +119,7 @@ fn describe_compiler(cost: &StartupCost, has_checkpoints: bool) -> Vec<u8> {
     let saving = format!("{how} (start {:.1} ms, fork {:.1} ms)", milliseconds(startup_us), milliseconds(fork_us));
     let checkpoints = match version.split('.').next() {
         _ if has_checkpoints => "checkpoints".to_string(),
-        Some(CHECKPOINT_MAJOR) => format!("no checkpoints (needs llvm-{CHECKPOINT_MAJOR}-dev, then ./install)"),
+        Some(CHECKPOINT_MAJOR) => "no checkpoints (./install --with-checkpoints adds them)".to_string(),
         _ => format!("no checkpoints (clang {CHECKPOINT_MAJOR} only)"),
     };
     [program.as_os_str().as_bytes(), format!(": clang {version}: {saving}; {checkpoints}").as_bytes()].concat()
