@@ -20,7 +20,7 @@ use tanto_bulk::resolve::depends_of;
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::job::Cost;
-use tanto_exec::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
+use tanto_exec::job::{Command, Completion, Exit, JobId};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
 use tanto_exec::runner::{Runner, Wakeup};
@@ -59,16 +59,7 @@ impl Runner for Builds {
 
     fn wait(&mut self, most: Option<Duration>) -> io::Result<Wakeup> {
         let Some(job) = self.done.pop_front() else { return self.runner.wait(most) };
-        let (exit, output, usage) = (Exit::Code(0), Vec::new(), Usage::default());
-        Ok(Wakeup::Completed(Completion {
-            job,
-            exit,
-            output,
-            capture: Capture::Complete,
-            usage,
-            executed_by: ExecutedBy::Process,
-            report: None,
-        }))
+        Ok(Wakeup::Completed(Completion::new(job, Exit::Code(0), Vec::new())))
     }
 
     fn abort(&mut self) -> Vec<JobId> {

@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::Command;
 
 use tanto_sys::fs::private_files;
 use tanto_sys::random;
@@ -17,18 +16,18 @@ use self::input_list::InputList;
 /// The library, for programs of this machine's C library.
 pub(crate) const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libtanto-preload.so"));
 /// The name of the file to which programs append.
-const RECORD_VARIABLE: &str = "TANTO_RECORD";
+pub(crate) const RECORD_VARIABLE: &str = "TANTO_RECORD";
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// A longer record is not read, in bytes.
 const MAX_RECORD: u64 = 256 << 20;
 
-/// The files for recording one command. They are removed at the end.
+/// The files for recording the inputs of commands. They are removed at the end.
 pub struct InputRecorder {
     dir: PathBuf,
 }
 
 impl InputRecorder {
-    /// Creates the files in the directory for temporary files.
+    /// Creates the library in the directory for temporary files.
     pub fn create() -> io::Result<InputRecorder> {
         let dir = std::env::temp_dir().join(format!("tanto-record-{:016x}", u64::from_ne_bytes(random::bytes()?)));
         if !private_files::create_dir(&dir)? {
@@ -36,36 +35,50 @@ impl InputRecorder {
         }
         let recorder = InputRecorder { dir };
         private_files::create(&recorder.library())?.write_all(LIBRARY)?;
-        private_files::create(&recorder.record())?;
         Ok(recorder)
     }
 
-    /// Loads the library into a command, beside those that the user loads.
-    pub fn load_into(&self, command: &mut Command) {
+    /// Returns the variable that loads the library into commands, beside the libraries that the user loads.
+    pub fn preload(&self) -> (&'static str, OsString) {
         let mut libraries = OsString::from(self.library());
         if let Some(others) = std::env::var_os(PRELOAD_VARIABLE).filter(|it| !it.is_empty()) {
             libraries.push(":");
             libraries.push(others);
         }
-        command.env(PRELOAD_VARIABLE, libraries).env(RECORD_VARIABLE, self.record());
+        (PRELOAD_VARIABLE, libraries)
+    }
+
+    /// Creates the record of the command with this number. Returns the variable that names it.
+    pub fn begin(&self, command: u32) -> io::Result<(&'static str, OsString)> {
+        let record = self.record(command);
+        match fs::remove_file(&record) {
+            // Otherwise, a command that could not start is started again.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => private_files::create(&record)?,
+        };
+        Ok((RECORD_VARIABLE, record.into()))
     }
 
     /// Returns the inputs of a command that has ended.
-    pub fn inputs(&self) -> io::Result<InputList> {
-        let record = self.record();
-        let size = fs::metadata(&record)?.len();
-        if size > MAX_RECORD {
-            return Err(io::Error::other(format!("the record has {size} bytes; the limit is {MAX_RECORD}")));
-        }
-        Ok(InputList::of(&fs::read(&record)?))
+    pub fn end(&self, command: u32) -> InputList {
+        let record = self.record(command);
+        let list = match fs::metadata(&record) {
+            Ok(found) if found.len() > MAX_RECORD => InputList::lost("its record has more than 256 MiB"),
+            _ => {
+                fs::read(&record).map_or_else(|_| InputList::lost("its record cannot be read"), |it| InputList::of(&it))
+            }
+        };
+        // The directory is removed at the end.
+        let _ = fs::remove_file(&record);
+        list
     }
 
     fn library(&self) -> PathBuf {
         self.dir.join("libtanto-preload.so")
     }
 
-    fn record(&self) -> PathBuf {
-        self.dir.join("record")
+    fn record(&self, command: u32) -> PathBuf {
+        self.dir.join(command.to_string())
     }
 }
 

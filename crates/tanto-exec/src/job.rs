@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use tanto_sys::cgroup::StallTimes;
 
 use self::report::MonitorReport;
+use crate::input_recorder::input_list::InputList;
 use crate::spilled::Spilled;
 
 /// Dense number of a job within one build, in the order of `Schedule::add`.
@@ -163,6 +164,8 @@ pub struct Completion {
     pub usage: Usage,
     pub executed_by: ExecutedBy,
     pub report: Option<Box<MonitorReport>>,
+    /// What it has looked at; only if the runner records that.
+    pub inputs: Option<Box<InputList>>,
 }
 
 /// Which part of the output is in `Completion::output`.
@@ -176,6 +179,20 @@ pub enum Capture {
 }
 
 impl Completion {
+    /// Nothing is known but the exit and the output.
+    pub fn new(job: JobId, exit: Exit, output: Vec<u8>) -> Completion {
+        Completion {
+            job,
+            exit,
+            output,
+            capture: Capture::Complete,
+            usage: Usage::default(),
+            executed_by: ExecutedBy::Process,
+            report: None,
+            inputs: None,
+        }
+    }
+
     /// Returns the whole output or, if the middle is lost, both ends.
     pub fn full_output(&self) -> &[u8] {
         match &self.capture {

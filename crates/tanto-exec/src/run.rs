@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::event::{Event, View};
 use crate::frontend::{Fatal, Frontend, JobOutcome, Start};
 use crate::job::report::MonitorReport;
-use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
+use crate::job::{Command, Completion, Exit, JobId, JobInfo};
 use crate::runner::{Runner, Wakeup, refused};
 use crate::schedule::{Blocked, Next, ResourceSample, Schedule, ThrottleReason};
 
@@ -300,15 +300,7 @@ impl<T, P> Loop<'_, T, P> {
             }
             Start::Fail(info, reason) => {
                 self.build.view.event(Event::Started { job, info: &info, at_ms: start_ms });
-                let completion = Completion {
-                    job,
-                    exit: Exit::Code(1),
-                    output: reason,
-                    capture: Capture::Complete,
-                    usage: Usage::default(),
-                    executed_by: ExecutedBy::Process,
-                    report: None,
-                };
+                let completion = Completion::new(job, Exit::Code(1), reason);
                 self.end(Running { info, start_ms }, &completion)
             }
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::job::Cost;
 use crate::job::report::{JobSample, ProcessInfo, TerminationReason};
-use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
+use crate::job::{Command, Completion, Exit, JobId};
 
 /// Result of `Runner::wait`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,13 +88,5 @@ pub trait Runner<T = Command, P = Infallible> {
 /// Returns the completion of a job whose next command could not be started.
 pub fn refused(job: JobId, error: &std::io::Error) -> Completion {
     let output = [b"cannot start a command: ", &tanto_sys::error::text(error)[..], b"\n"].concat();
-    Completion {
-        job,
-        exit: Exit::Code(126),
-        output,
-        capture: Capture::Complete,
-        usage: Usage::default(),
-        executed_by: ExecutedBy::Process,
-        report: None,
-    }
+    Completion::new(job, Exit::Code(126), output)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tanto_exec::clock::FakeClock;
 use tanto_exec::event::{Event, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
-use tanto_exec::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
+use tanto_exec::job::{Command, Completion, Exit, JobId, JobInfo};
 use tanto_exec::run::{Build, BuildOutcome};
 use tanto_exec::runner::fake::{Effect, FakeRunner};
 use tanto_exec::runner::{Runner, Wakeup};
@@ -26,15 +26,7 @@ struct Machines {
 }
 
 fn completion(job: JobId, exit: i32) -> Completion {
-    Completion {
-        job,
-        exit: Exit::Code(exit),
-        output: Vec::new(),
-        capture: Capture::Complete,
-        usage: Usage::default(),
-        executed_by: ExecutedBy::Process,
-        report: None,
-    }
+    Completion::new(job, Exit::Code(exit), Vec::new())
 }
 
 impl Frontend for Machines {

@@ -18,6 +18,7 @@ use crate::graph::Escape;
 use crate::graph::GraphView;
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId, PoolId};
+use crate::input_trace::InputTrace;
 use crate::logs::Entry;
 use crate::msvc;
 use crate::plan::{Plan, PlanContext};
@@ -100,6 +101,8 @@ pub struct NinjaFrontend<'a, 't> {
     pub scan: Scan<'a, 't>,
     /// Costs from earlier builds, by output path.
     pub cost_history: Option<CostLookup<'a>>,
+    /// Gets what commands have looked at, if the runner records that.
+    pub input_trace: Option<InputTrace>,
     plan: Plan<'a>,
     options: FrontendOptions,
     running: Map<JobId, RunningEdge>,
@@ -115,6 +118,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         NinjaFrontend {
             scan,
             cost_history: None,
+            input_trace: None,
             plan: Plan::default(),
             options,
             running: Map::default(),
@@ -299,6 +303,20 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         Ok(self.scan.intern_all(&found.ins))
     }
 
+    fn trace_inputs(&mut self, completion: &mut Completion) {
+        let (Some(trace), Some(list)) = (&mut self.input_trace, completion.inputs.take()) else { return };
+        let Some(running) = self.running.get(&completion.job) else { return };
+        let mut discovered = running.discovered.clone();
+        if running.deps.kind.is_empty()
+            && let Ok(text) = self.scan.disk.read(&running.depfile)
+            && let Ok(depfile) = depfile::parse(&text)
+        {
+            discovered = self.scan.intern_all(&depfile.ins);
+        }
+        let own = [running.depfile.as_slice(), running.rspfile.as_slice()];
+        trace.record(self.scan.graph, self.plan.edge(completion.job), &discovered, &own, &list);
+    }
+
     /// Updates the plan and then the logs.
     fn succeeded(&mut self, job: JobId, times: (i64, i64), schedule: &mut Schedule, view: &mut dyn View) -> Result<()> {
         let edge = self.plan.edge(job);
@@ -480,6 +498,7 @@ impl Frontend for NinjaFrontend<'_, '_> {
             }
             Err(_) => {}
         }
+        self.trace_inputs(completion);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ pub mod getopt;
 pub mod graph;
 pub mod hash;
 pub mod ids;
+pub mod input_trace;
 pub mod load;
 pub mod logs;
 pub mod msvc;

@@ -7,6 +7,7 @@ mod logs;
 mod recording;
 mod snapshot;
 mod tool;
+mod trace;
 pub(crate) mod view;
 mod watch;
 
@@ -29,6 +30,7 @@ use tanto_ninja::explain::{ExplainLevel, Explanations};
 use tanto_ninja::frontend;
 use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::graph::{Arena, Graph};
+use tanto_ninja::input_trace::InputTrace;
 use tanto_ninja::scan::Scan;
 use tanto_ninja::snapshot::checks::SnapshotChecks;
 use tanto_ninja::stats::Stats;
@@ -67,6 +69,8 @@ pub struct BuildRun<'o> {
     was_interrupted: bool,
     /// The files the build depends on, for `--watch`.
     sources: Vec<Vec<u8>>,
+    /// For `--trace`.
+    input_trace: Option<InputTrace>,
 }
 
 /// The result of a round.
@@ -85,7 +89,10 @@ pub fn run(options: &Options) -> i32 {
     };
     match build_run.enter_directory() {
         Ok(()) if options.watch => watch::run(options, build_run),
-        Ok(()) => build_run.run_rounds().map_or_else(|ExitCode(code)| code, |()| 0),
+        Ok(()) => {
+            let result = build_run.run_rounds();
+            build_run.finish_trace(result).map_or_else(|ExitCode(code)| code, |()| 0)
+        }
         Err(ExitCode(code)) => code,
     }
 }
@@ -114,6 +121,7 @@ impl<'o> BuildRun<'o> {
             reported_older_ninja: false,
             was_interrupted: false,
             sources: Vec::new(),
+            input_trace: trace::create(options)?,
         })
     }
 }
@@ -197,11 +205,16 @@ impl BuildRun<'_> {
         let past = |output: &[u8]| history.get_or_init(|| History::open(&state)).cost(output);
         let mut frontend = NinjaFrontend::new(scan, self.front_options());
         frontend.cost_history = if self.options.settings.record.value { Some(&past) } else { None };
+        frontend.input_trace = self.input_trace.take();
         let rebuilt = self.rebuild_manifest(&mut frontend);
+        if !matches!(rebuilt, Ok(false)) {
+            self.input_trace = frontend.input_trace.take();
+        }
         if rebuilt.inspect_err(|_| self.note_sources(&mut frontend))? {
             return self.after_rebuild(&mut logs, &mut graph);
         }
         let built = self.build_targets(&mut frontend, builddir, &mut pending);
+        self.input_trace = frontend.input_trace.take();
         self.note_sources(&mut frontend);
         // A closed stream is not an error.
         let _ = match self.view.display.is_jsonl() {

@@ -77,8 +77,8 @@ fn watch(words: &[OsString], options: WatchOptions, inputs: Option<&Path>) -> io
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     let mut recording = inputs.map(Recording::begin).transpose()?;
-    if let Some(recording) = &recording {
-        recording.recorder.load_into(&mut command);
+    if let Some(Recording { recorder, .. }) = &recording {
+        command.envs([recorder.preload(), recorder.begin(ONLY_COMMAND)?]);
     }
     let running = match RunningCommand::start(command, watcher, options.leftovers) {
         Ok(running) => running,
@@ -90,6 +90,9 @@ fn watch(words: &[OsString], options: WatchOptions, inputs: Option<&Path>) -> io
     }
     Ok(output)
 }
+
+/// The number of the command in the recorder.
+const ONLY_COMMAND: u32 = 0;
 
 /// The list of inputs of a running command.
 struct Recording {
@@ -107,7 +110,7 @@ impl Recording {
 
     /// Writes the list. Returns a warning if it is incomplete.
     fn end(&mut self) -> io::Result<String> {
-        let inputs = self.recorder.inputs()?;
+        let inputs = self.recorder.end(ONLY_COMMAND);
         self.file.write_all(inputs.text().as_bytes()).map_err(|error| about(&self.path, &error))?;
         let warning = |why| format!("tanto: warning: {} is incomplete: {why}\n", self.path.display());
         Ok(inputs.missing().map(warning).unwrap_or_default())

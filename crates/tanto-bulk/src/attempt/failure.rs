@@ -150,24 +150,12 @@ fn machine_fault(stage: Stage, completion: &Completion) -> Option<&'static str> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tanto_exec::job::{Capture, ExecutedBy, JobId, Usage};
+    use tanto_exec::job::JobId;
 
     #[test]
     fn output_tells_that_a_package_needs_root() {
-        let fails = |stage, text: &str| {
-            let (exit, usage) = (Exit::Code(1), Usage::default());
-            let output = text.as_bytes().to_vec();
-            let it = Completion {
-                job: JobId(0),
-                exit,
-                output,
-                capture: Capture::Complete,
-                usage,
-                report: None,
-                executed_by: ExecutedBy::Process,
-            };
-            wants_root(stage, &it)
-        };
+        let fails =
+            |stage, text: &str| wants_root(stage, &Completion::new(JobId(0), Exit::Code(1), text.as_bytes().to_vec()));
         for text in [
             "chown: changing ownership of '/pkg/x': Invalid argument\n*** Error code 1\n",
             "install: cannot change ownership of 'x': Invalid argument",

@@ -28,7 +28,7 @@ use std::time::Duration;
 use tanto_cas::Store;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::job::report::JobSample;
-use tanto_exec::job::{Capture, Completion, ExecutedBy, Exit, JobId, JobInfo, Usage};
+use tanto_exec::job::{Completion, Exit, JobId, JobInfo};
 use tanto_exec::runner::Wakeup;
 use tanto_exec::schedule::Schedule;
 use tanto_protocol::{BuildDescription, Digest, LeaseId, LeaseProgress, PackageBlob, ResultReport};
@@ -310,13 +310,5 @@ impl Coordinator<'_> {
 }
 
 fn completion(job: JobId, exit: i32, output: Vec<u8>) -> Completion {
-    Completion {
-        job,
-        exit: Exit::Code(exit),
-        output,
-        capture: Capture::Complete,
-        usage: Usage::default(),
-        executed_by: ExecutedBy::Process,
-        report: None,
-    }
+    Completion::new(job, Exit::Code(exit), output)
 }

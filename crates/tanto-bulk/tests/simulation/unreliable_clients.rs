@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tanto_exec::job::Cost;
 use tanto_exec::job::report::TerminationReason;
-use tanto_exec::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
+use tanto_exec::job::{Command, Completion, Exit, JobId};
 use tanto_exec::runner::fake::Effect;
 use tanto_exec::runner::{Runner, Wakeup};
 use tanto_testing::Random;
@@ -78,8 +78,7 @@ impl<'r, F: FnMut(&Command) -> Effect> UnreliableClients<'r, F> {
 
     fn completed(&mut self, job: JobId, exit: Exit, output: Vec<u8>) -> Wakeup {
         self.accepted += 1;
-        let (capture, usage, report) = (Capture::Complete, Usage::default(), None);
-        Wakeup::Completed(Completion { job, exit, output, capture, usage, report, executed_by: ExecutedBy::Process })
+        Wakeup::Completed(Completion::new(job, exit, output))
     }
 }
 

@@ -86,7 +86,7 @@ impl Input {
 }
 
 /// Text in which a tab, a newline, a backslash or a byte that is no UTF-8 is escaped.
-fn escaped(bytes: &[u8]) -> String {
+pub fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
@@ -105,7 +105,7 @@ fn escaped(bytes: &[u8]) -> String {
 }
 
 /// All that a command has looked at.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InputList {
     inputs: BTreeSet<Input>,
     missing: Option<&'static str>,
@@ -114,10 +114,13 @@ pub struct InputList {
 impl InputList {
     /// Reads the records of a command.
     pub fn of(bytes: &[u8]) -> InputList {
-        let Some(all) = records(bytes) else {
-            return InputList { inputs: BTreeSet::new(), missing: Some("the record is damaged") };
-        };
+        let Some(all) = records(bytes) else { return InputList::lost("the record is damaged") };
         InputList { inputs: all.iter().filter_map(Input::of).collect(), missing: missing(&all) }
+    }
+
+    /// The list of a command without a readable record.
+    pub fn lost(why: &'static str) -> InputList {
+        InputList { inputs: BTreeSet::new(), missing: Some(why) }
     }
 
     pub fn inputs(&self) -> &BTreeSet<Input> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Runner, Wakeup};
 use crate::job::Cost;
-use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
+use crate::job::{Command, Completion, Exit, JobId};
 
 #[derive(Default)]
 pub struct DryRunner(VecDeque<JobId>);
@@ -27,16 +27,7 @@ impl Runner for DryRunner {
 
     fn wait(&mut self, _most: Option<Duration>) -> io::Result<Wakeup> {
         let job = self.0.pop_front().ok_or_else(|| io::Error::other("nothing runs"))?;
-        let completion = Completion {
-            job,
-            exit: Exit::Code(0),
-            output: Vec::new(),
-            capture: Capture::Complete,
-            usage: Usage::default(),
-            executed_by: ExecutedBy::Process,
-            report: None,
-        };
-        Ok(Wakeup::Completed(completion))
+        Ok(Wakeup::Completed(Completion::new(job, Exit::Code(0), Vec::new())))
     }
 
     fn abort(&mut self) -> Vec<JobId> {

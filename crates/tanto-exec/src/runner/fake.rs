@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Runner, Wakeup};
 use crate::job::Cost;
-use crate::job::{Capture, Command, Completion, ExecutedBy, Exit, JobId, Usage};
+use crate::job::{Command, Completion, Exit, JobId};
 
 /// Effect of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,15 +80,7 @@ impl<F: FnMut(&Command) -> Effect> Runner for FakeRunner<F> {
             return Ok(Wakeup::Interrupted(*signal));
         }
         match self.running.pop_front() {
-            Some((job, Effect::Ends { exit, output })) => Ok(Wakeup::Completed(Completion {
-                job,
-                exit,
-                output,
-                capture: Capture::Complete,
-                usage: Usage::default(),
-                executed_by: ExecutedBy::Process,
-                report: None,
-            })),
+            Some((job, Effect::Ends { exit, output })) => Ok(Wakeup::Completed(Completion::new(job, exit, output))),
             other => unreachable!("{other:?} does not run"),
         }
     }
@@ -114,16 +106,7 @@ mod tests {
         runner.start(JobId(2), &command("b"), Cost::default()).unwrap();
         assert_eq!(runner.capacity(), 0);
         for (job, code, output) in [(4, 0, b"a"), (2, 1, b"b")] {
-            let usage = Usage::default();
-            let expected = Completion {
-                job: JobId(job),
-                exit: Exit::Code(code),
-                output: output.to_vec(),
-                capture: Capture::Complete,
-                usage,
-                executed_by: ExecutedBy::Process,
-                report: None,
-            };
+            let expected = Completion::new(JobId(job), Exit::Code(code), output.to_vec());
             assert_eq!(runner.wait(None).unwrap(), Wakeup::Completed(expected));
         }
         assert_eq!(runner.started(), [b"a", b"b"]);

@@ -24,6 +24,7 @@ use self::task::Task;
 use self::worker_jobs::WorkerJob;
 use super::clang;
 use super::{Runner, Wakeup};
+use crate::input_recorder::InputRecorder;
 use crate::job::Cost;
 use crate::job::ResourceLimits;
 use crate::job::report::{ProcessInfo, TerminationReason};
@@ -62,6 +63,8 @@ pub struct RunnerOptions {
     /// Readable when `Wakeup::ControlRequest` is wanted.
     pub wake_fd: Option<OwnedFd>,
     pub clang_worker: Option<clang::WorkerOptions>,
+    /// Records the inputs of each command. Then no command runs in a fork.
+    pub record_inputs: bool,
 }
 
 /// System calls, which tests replace.
@@ -107,6 +110,7 @@ pub struct ProcessRunner {
     finished: VecDeque<(Completion, Option<Slot>)>,
     watcher: Option<Watcher>,
     sandboxes: Option<SandboxPool>,
+    recorder: Option<InputRecorder>,
     overflow: Option<Overflow>,
     wake_fd: Option<OwnedFd>,
     buffer: Box<[u8]>,
@@ -121,7 +125,11 @@ const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
 impl ProcessRunner {
     pub fn new(options: RunnerOptions) -> io::Result<ProcessRunner> {
-        let mut starter = Starter::new(Environment::inherit_with(&options.environment), options.clang_worker);
+        let recorder = if options.record_inputs { Some(InputRecorder::create()?) } else { None };
+        let preload = recorder.iter().map(|recorder| recorder.preload()).map(|(name, value)| (name.into(), value));
+        let environment: Vec<_> = options.environment.into_iter().chain(preload).collect();
+        let worker = options.clang_worker.filter(|_| recorder.is_none());
+        let mut starter = Starter::new(Environment::inherit_with(&environment), worker);
         options.jobserver.iter().filter_map(Jobserver::descriptors).for_each(|both| starter.inherit(both));
         let slots = options.jobserver.map(SlotGuard::new);
         Ok(ProcessRunner {
@@ -140,6 +148,7 @@ impl ProcessRunner {
             finished: VecDeque::new(),
             watcher: options.watch.map(|watch| Watcher::new(watch, clang::is_checkpoint_daemon)).transpose()?,
             sandboxes: None,
+            recorder,
             overflow: options.overflow.map(|dir| Overflow { dir, writer: options.writer }),
             wake_fd: options.wake_fd,
             buffer: vec![0; BUFFER].into(),
@@ -216,7 +225,8 @@ impl ProcessRunner {
             _ => ExecutedBy::Checkpoint,
         };
         let (output, capture) = output.into_kept();
-        let completion = Completion { job, exit, output, capture, usage, executed_by, report };
+        let inputs = self.recorder.as_ref().map(|recorder| Box::new(recorder.end(job.0)));
+        let completion = Completion { job, exit, output, capture, usage, executed_by, report, inputs };
         self.finished.push_back((completion, slot));
     }
 
@@ -253,6 +263,10 @@ impl ProcessRunner {
         let bounds = command.limits.as_deref();
         let limits = self.watcher.as_ref().map_or(ResourceLimits::NONE, |watcher| watcher.limits(bounds));
         let terminal = command.console.then(terminal::TerminalSettings::of_stdin).flatten();
+        match self.recorder.as_ref().map(|recorder| recorder.begin(job.0)).transpose() {
+            Ok(record) => record.iter().for_each(|(name, path)| self.starter.set(name, path)),
+            Err(error) => return Err((error, slot)),
+        }
         if let Err(error) = self.acquire_sandbox(job) {
             return Err((error, slot));
         }

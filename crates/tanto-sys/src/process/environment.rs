@@ -49,8 +49,9 @@ impl Environment {
     }
 
     /// Sets a variable for future children. Ignores values with NUL bytes.
-    pub fn set(&mut self, name: &str, value: &str) {
-        let Ok(string) = CString::new(format!("{name}={value}")) else { return };
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        let text = [name.as_bytes(), b"=", value.as_ref().as_bytes()].concat();
+        let Ok(string) = CString::new(text) else { return };
         let is_its = |it: &CString| it.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest[..1] == *b"=");
         let at = self.strings.iter().position(is_its).unwrap_or(self.strings.len());
         if at == self.strings.len() {

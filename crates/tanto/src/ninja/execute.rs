@@ -268,6 +268,7 @@ impl BuildRun<'_> {
             writer,
             wake_fd: None,
             clang_worker: worker,
+            record_inputs: self.options.trace.is_some(),
         };
         ProcessRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
     }

@@ -98,6 +98,7 @@ macro_rules! settings {
             flags::WARNING,
             flags::WATCH,
             flags::FOLLOW,
+            flags::TRACE,
         ];
     };
 }

@@ -34,6 +34,7 @@ pub enum Id {
     VerifyCheckpoints,
     Watch,
     Follow,
+    Trace,
 }
 
 /// The sources that may give an option.
@@ -320,5 +321,17 @@ pub const FOLLOW: Flag = Flag {
     doc: "show the output of a running command",
     more: "Shows its last lines below its row on the terminal: those of the command that makes TARGET, or of the \
     longest-running command.",
+    ..OPTION
+};
+
+pub const TRACE: Flag = Flag {
+    id: Id::Trace,
+    long: Some("trace"),
+    value: Some(Value { name: "FILE", shape: Shape::File, expected: "a file" }),
+    group: Group::Build,
+    doc: "write to FILE which files and variables each command looks at",
+    more: "Also lists the files of the project that a command reads although neither the manifest nor a depfile names them: \
+    Tanto cannot know that their changes matter. Compiles run as processes. FILE is relative to the current directory, not to \
+    that of -C.",
     ..OPTION
 };

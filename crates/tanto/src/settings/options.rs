@@ -24,6 +24,8 @@ pub struct Options {
     pub watch: bool,
     /// The command whose output is shown while it runs.
     pub follow: Option<FollowTarget>,
+    /// The file for what commands look at.
+    pub trace: Option<PathBuf>,
     /// Empty for the default targets.
     pub targets: Vec<Vec<u8>>,
     /// The user's cache directory; `None` without a home.
@@ -43,6 +45,7 @@ impl Options {
             tool: low.tool,
             watch: low.watch,
             follow: low.follow,
+            trace: low.trace,
             targets: low.targets,
             cache,
         }

@@ -1,5 +1,9 @@
 //! The parser of `ninja`'s and `tanto build`'s options, also in `TANTO_FLAGS`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 use tanto_ninja::getopt::Getopt;
 use tanto_ninja::tools::Tool;
 
@@ -47,6 +51,8 @@ pub struct LowArgs {
     pub watch: bool,
     /// `--follow`
     pub follow: Option<FollowTarget>,
+    /// `--trace`
+    pub trace: Option<PathBuf>,
     /// Those that are settings.
     pub layer: Layer,
     pub targets: Vec<Vec<u8>>,
@@ -110,6 +116,7 @@ impl OptionParser<'_> {
             Id::Watch => low.watch = true,
             Id::Follow if value.is_empty() => low.follow = Some(FollowTarget::Longest),
             Id::Follow => low.follow = Some(FollowTarget::Target(value.to_vec())),
+            Id::Trace => low.trace = Some(OsStr::from_bytes(value).into()),
             Id::Verbose | Id::Quiet => self.set(low, flag, b"yes")?,
             _ => self.set(low, flag, value)?,
         }

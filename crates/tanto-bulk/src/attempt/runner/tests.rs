@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use tanto_exec::clock::FakeClock;
+use tanto_exec::job::Usage;
 use tanto_exec::job::report::JobSample;
-use tanto_exec::job::{Capture, ExecutedBy, Usage};
 use tanto_testing::Scratch;
 
 use super::*;
@@ -65,15 +65,7 @@ impl Fate {
             let termination = Some(Termination { reason, processes: Vec::new(), killed: false });
             Box::new(MonitorReport { termination, ..MonitorReport::default() })
         });
-        Completion {
-            job,
-            exit,
-            output: output.to_vec(),
-            capture: Capture::Complete,
-            usage: Usage::default(),
-            executed_by: ExecutedBy::Process,
-            report,
-        }
+        Completion { report, ..Completion::new(job, exit, output.to_vec()) }
     }
 }
 

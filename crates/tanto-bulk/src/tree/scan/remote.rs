@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 
-use tanto_exec::job::{Capture, Completion, ExecutedBy, Exit, JobId, Usage};
+use tanto_exec::job::{Completion, Exit, JobId};
 use tanto_exec::runner::Wakeup;
 use tanto_exec::schedule::Schedule;
 
@@ -137,15 +137,7 @@ fn is_valid(location: &str, output: &[u8]) -> bool {
 }
 
 fn completion(job: JobId, code: i32, output: Vec<u8>) -> Completion {
-    Completion {
-        job,
-        exit: Exit::Code(code),
-        output,
-        capture: Capture::Complete,
-        usage: Usage::default(),
-        executed_by: ExecutedBy::Process,
-        report: None,
-    }
+    Completion::new(job, Exit::Code(code), output)
 }
 
 #[cfg(test)]

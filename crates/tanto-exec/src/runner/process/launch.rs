@@ -1,5 +1,6 @@
 //! Starts commands, with or without a shell.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
@@ -54,7 +55,7 @@ impl Starter {
     }
 
     /// Sets an environment variable for further commands.
-    pub(super) fn set(&mut self, name: &str, value: &str) {
+    pub(super) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
         self.launcher.set(name, value);
     }
 
