@@ -388,7 +388,7 @@ int execle(const char *path, const char *first, ...) {
     NEXT(name);                                                                                                    \
     if (!actions && !attributes && fork_job(process, path, words, variables)) return 0;                            \
     int result = next(process, path, actions, attributes, words, variables);                                       \
-    if (result == 0) record_spawn(path);                                                                           \
+    if (result == 0) record_spawn(process ? *process : 0, path);                                                   \
     return result;                                                                                                 \
   }
 
@@ -398,14 +398,14 @@ SPAWN(posix_spawnp)
 int system(const char *line) {
   NEXT(system);
   int result = next(line);
-  if (line && result != -1) record_spawn("/bin/sh");
+  if (line && result != -1) record_spawn(0, "/bin/sh");
   return result;
 }
 
 FILE *popen(const char *line, const char *mode) {
   NEXT(popen);
   FILE *result = next(line, mode);
-  if (result) record_spawn("/bin/sh");
+  if (result) record_spawn(0, "/bin/sh");
   return result;
 }
 

@@ -19,11 +19,12 @@
 #define LONGEST_PATH 4096
 #define SLOTS (1 << 13)
 
-// Bytes before the name: length, kind, error, and the number of the program or fork.
+// Bytes before the name: length, kind, error, process, and the number of the program or fork.
 struct head {
   uint16_t length;
   uint8_t kind;
   uint8_t error;
+  uint32_t process;
   uint64_t image;
 } __attribute__((packed));
 
@@ -70,7 +71,8 @@ static void flush(void) {
   used = 0;
 }
 
-static void append(enum kind kind, int error, const char *name, const char *value) {
+// `of`: the process that the record is about.
+static void append_of(pid_t of, enum kind kind, int error, const char *name, const char *value) {
   size_t name_length = strlen(name), value_length = value ? strlen(value) + 1 : 0;
   size_t length = sizeof(struct head) + name_length + value_length;
   if (length > UINT16_MAX) {
@@ -78,7 +80,7 @@ static void append(enum kind kind, int error, const char *name, const char *valu
     return;
   }
   if (used + length > ROOM) flush();
-  struct head head = {(uint16_t)length, (uint8_t)kind, (uint8_t)error, image};
+  struct head head = {(uint16_t)length, (uint8_t)kind, (uint8_t)error, (uint32_t)of, image};
   char *at = buffer + used;
   memcpy(at, &head, sizeof head);
   memcpy(at + sizeof head, name, name_length);
@@ -88,6 +90,10 @@ static void append(enum kind kind, int error, const char *name, const char *valu
   }
   used += length;
   if (is_ending) flush();
+}
+
+static void append(enum kind kind, int error, const char *name, const char *value) {
+  append_of(process, kind, error, name, value);
 }
 
 static uint64_t mix(uint64_t hash, const char *text) {
@@ -230,10 +236,10 @@ void record_variable(const char *name, const char *value) {
   errno = saved;
 }
 
-static void record_program(enum kind kind, const char *program) {
+static void record_program(enum kind kind, pid_t of, const char *program) {
   int saved = errno;
   if (is_recording() && acquire()) {
-    append(kind, 0, program ? program : "", NULL);
+    append_of(of, kind, 0, program ? program : "", NULL);
     flush();
     release();
   }
@@ -242,13 +248,14 @@ static void record_program(enum kind kind, const char *program) {
 
 void record_exec(const char *program) {
   // The child of vfork shares this memory, and the process continues.
-  bool is_child = is_recording() && process != (pid_t)syscall(SYS_getpid);
-  record_program(is_child ? SPAWNED : EXECUTED, program);
+  pid_t current = (pid_t)syscall(SYS_getpid);
+  bool is_child = is_recording() && process != current;
+  record_program(is_child ? SPAWNED : EXECUTED, current, program);
 }
 
-void record_exec_failed(void) { record_program(FAILED, ""); }
+void record_exec_failed(void) { record_program(FAILED, (pid_t)syscall(SYS_getpid), ""); }
 
-void record_spawn(const char *program) { record_program(SPAWNED, program); }
+void record_spawn(pid_t started, const char *program) { record_program(SPAWNED, started, program); }
 
 void record_end(void) {
   if (!is_recording() || process != (pid_t)syscall(SYS_getpid)) return;

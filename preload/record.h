@@ -4,6 +4,7 @@
 #define TANTO_PRELOAD_RECORD_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #pragma GCC visibility push(hidden)
 
@@ -37,8 +38,8 @@ const char *find_variable(const char *name);
 void record_exec(const char *program);
 void record_exec_failed(void);
 
-// Records that a program was started in another process.
-void record_spawn(const char *program);
+// Records that a program was started in another process; 0 if that is unknown.
+void record_spawn(pid_t started, const char *program);
 
 // Writes everything: the process ends.
 void record_end(void);

@@ -140,8 +140,36 @@ impl InputList {
 
 /// Returns why inputs may be missing.
 fn missing(all: &[Record<'_>]) -> Option<&'static str> {
-    let count = |kind| all.iter().filter(|it| it.kind == kind).count();
-    // By image: how often it has begun and ended. A program that follows `execve` in the same process is another image.
+    if !all.iter().any(|it| it.kind == RecordKind::Begun) {
+        return Some("the command ran without the recorder: it is static, or has other rights");
+    }
+    missing_program(all).or_else(|| missing_end(all))
+}
+
+/// Matches the programs that have begun with those that were started, by process.
+fn missing_program(all: &[Record<'_>]) -> Option<&'static str> {
+    let mut started: HashMap<u32, i64> = HashMap::new();
+    for record in all {
+        match record.kind {
+            RecordKind::Executed | RecordKind::Spawned => *started.entry(record.process).or_default() += 1,
+            RecordKind::Begun | RecordKind::Failed => *started.entry(record.process).or_default() -= 1,
+            _ => {}
+        }
+    }
+    // Programs in unknown processes, and the command itself.
+    let unknown = 1 + started.remove(&0).unwrap_or(0);
+    let found: i64 = started.values().filter(|&&count| count < 0).map(|count| -count).sum();
+    if started.values().any(|&count| count > 0) || found < unknown {
+        Some("a program that it started ran without the recorder")
+    } else if found > unknown {
+        Some("a program was started in a way that is not recorded")
+    } else {
+        None
+    }
+}
+
+/// Matches the begins and ends of programs and forks. A program that follows `execve` in the same process is another image.
+fn missing_end(all: &[Record<'_>]) -> Option<&'static str> {
     let mut images: HashMap<u64, (usize, usize)> = HashMap::new();
     for record in all {
         let (begins, ends) = images.entry(record.image).or_default();
@@ -153,20 +181,13 @@ fn missing(all: &[Record<'_>]) -> Option<&'static str> {
             _ => {}
         }
     }
-    let started = (1 + count(RecordKind::Executed) + count(RecordKind::Spawned)).checked_sub(count(RecordKind::Failed));
-    match count(RecordKind::Begun) {
-        0 => Some("the command ran without the recorder: it is static, or has other rights"),
-        begun if started != Some(begun) => Some("a program that it started ran without the recorder"),
-        _ if images.values().any(|&(begins, ends)| begins != 1 || ends == 0) => {
-            Some("a process was killed, or its record could not be written")
-        }
-        _ => None,
-    }
+    let is_lost = images.values().any(|&(begins, ends)| begins != 1 || ends == 0);
+    is_lost.then_some("a process was killed, or its record could not be written")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::encode;
+    use super::super::record::tests::{encode, encode_of};
     use super::*;
 
     fn list(all: &[Vec<u8>]) -> InputList {
@@ -200,16 +221,24 @@ mod tests {
 
     #[test]
     fn a_list_is_complete_if_all_programs_and_forks_have_ended() {
-        let begun = |image| encode(image, RecordKind::Begun, 0, "/bin/cc", None);
-        let of = |image, kind| encode(image, kind, 0, "/bin/as", None);
-        let ended = |image| of(image, RecordKind::Ended);
+        let of = |process, image, kind| encode_of(process, image, kind, 0, "/bin/cc", None);
+        let begun = |process, image| of(process, image, RecordKind::Begun);
+        let forked = |process, image| of(process, image, RecordKind::Forked);
+        let ended = |process, image| of(process, image, RecordKind::Ended);
+        let executed = |process, image| of(process, image, RecordKind::Executed);
+        let spawned = |process, image| of(process, image, RecordKind::Spawned);
+        let failed = |process, image| of(process, image, RecordKind::Failed);
         let complete = [
-            vec![begun(1), ended(1)],
-            vec![begun(1), of(2, RecordKind::Forked), ended(2), ended(1)],
-            vec![begun(1), of(1, RecordKind::Executed), begun(2), ended(2)],
-            vec![begun(1), of(2, RecordKind::Forked), of(2, RecordKind::Executed), begun(3), ended(3), ended(1)],
-            vec![begun(1), begun(2), ended(2), of(1, RecordKind::Spawned), ended(1)],
-            vec![begun(1), of(1, RecordKind::Executed), of(1, RecordKind::Failed), ended(1)],
+            vec![begun(7, 1), ended(7, 1)],
+            vec![begun(7, 1), forked(8, 2), ended(8, 2), ended(7, 1)],
+            vec![begun(7, 1), executed(7, 1), begun(7, 2), ended(7, 2)],
+            vec![begun(7, 1), forked(8, 2), executed(8, 2), begun(8, 3), ended(8, 3), ended(7, 1)],
+            vec![begun(7, 1), begun(8, 2), ended(8, 2), spawned(8, 1), ended(7, 1)],
+            // The process of `system` is unknown.
+            vec![begun(7, 1), begun(8, 2), ended(8, 2), spawned(0, 1), ended(7, 1)],
+            vec![begun(7, 1), executed(7, 1), failed(7, 1), ended(7, 1)],
+            // The child of vfork cannot execute a program, and ends.
+            vec![begun(7, 1), spawned(8, 1), failed(8, 1), ended(7, 1)],
         ];
         for all in complete {
             assert_eq!(list(&all).missing(), None, "{all:?}");
@@ -218,6 +247,11 @@ mod tests {
                 assert!(list(&rest).missing().is_some(), "without {left_out} of {all:?}");
             }
         }
+        // The numbers agree, but not the processes: 8 ran without the recorder, and nobody has started 9.
+        let other = [begun(7, 1), spawned(8, 1), begun(9, 2), ended(9, 2), ended(7, 1)];
+        assert!(list(&other).missing().is_some());
+        let unseen = [begun(7, 1), begun(9, 2), ended(9, 2), ended(7, 1)];
+        assert_eq!(list(&unseen).missing(), Some("a program was started in a way that is not recorded"));
         assert!(InputList::of(b"\x03\0\x01").missing().is_some());
     }
 }

@@ -1,11 +1,14 @@
 //! The records of the preload library. `preload/PROTOCOL.md` describes them.
 
 /// Bytes before the name of a record.
-const HEAD: usize = 12;
+const HEAD: usize = 16;
 
-/// A record: the program or fork that wrote it, and its observation or its own state.
+/// A record: an observation of a program or fork, or its own state.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Record<'a> {
+    /// The process that it is about; 0: unknown.
+    pub process: u32,
+    /// The program or fork that wrote it.
     pub image: u64,
     pub kind: RecordKind,
     /// `errno` of the call; 0 if it succeeded.
@@ -62,12 +65,13 @@ pub fn records(mut bytes: &[u8]) -> Option<Vec<Record<'_>>> {
 fn one(bytes: &[u8]) -> Option<Record<'_>> {
     let (head, text) = bytes.split_at_checked(HEAD)?;
     let kind = *KINDS.get(usize::from(head[2]).checked_sub(1)?)?;
-    let image = u64::from_ne_bytes(head[4..].try_into().ok()?);
+    let process = u32::from_ne_bytes(head[4..8].try_into().ok()?);
+    let image = u64::from_ne_bytes(head[8..].try_into().ok()?);
     let (name, value) = match text.iter().position(|&byte| byte == 0) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
-    Some(Record { image, kind, error: head[3], name, value })
+    Some(Record { process, image, kind, error: head[3], name, value })
 }
 
 #[cfg(test)]
@@ -75,11 +79,23 @@ pub mod tests {
     use super::*;
 
     pub fn encode(image: u64, kind: RecordKind, error: u8, name: &str, value: Option<&str>) -> Vec<u8> {
+        encode_of(0, image, kind, error, name, value)
+    }
+
+    pub fn encode_of(
+        process: u32,
+        image: u64,
+        kind: RecordKind,
+        error: u8,
+        name: &str,
+        value: Option<&str>,
+    ) -> Vec<u8> {
         let mut text = name.as_bytes().to_vec();
         text.extend(value.into_iter().flat_map(|value| [b"\0", value.as_bytes()].concat()));
         let number = KINDS.iter().position(|&it| it == kind).unwrap() as u8 + 1;
         let mut bytes = ((HEAD + text.len()) as u16).to_ne_bytes().to_vec();
         bytes.extend([number, error]);
+        bytes.extend(process.to_ne_bytes());
         bytes.extend(image.to_ne_bytes());
         bytes.extend(text);
         bytes
@@ -88,14 +104,20 @@ pub mod tests {
     #[test]
     fn records_have_names_and_values() {
         let bytes = [
-            encode(7, RecordKind::Read, 2, "/a", None),
+            encode_of(42, 7, RecordKind::Read, 2, "/a", None),
             encode(8, RecordKind::Variable, 0, "LANG", Some("")),
             encode(7, RecordKind::Ended, 0, "", None),
         ]
         .concat();
         let all = records(&bytes).unwrap();
-        assert_eq!(all[0], Record { image: 7, kind: RecordKind::Read, error: 2, name: b"/a", value: None });
-        assert_eq!(all[1], Record { image: 8, kind: RecordKind::Variable, error: 0, name: b"LANG", value: Some(b"") });
+        assert_eq!(
+            all[0],
+            Record { process: 42, image: 7, kind: RecordKind::Read, error: 2, name: b"/a", value: None }
+        );
+        assert_eq!(
+            all[1],
+            Record { process: 0, image: 8, kind: RecordKind::Variable, error: 0, name: b"LANG", value: Some(b"") }
+        );
         assert_eq!((all[2].kind, all.len()), (RecordKind::Ended, 3));
         assert_eq!(records(b""), Some(Vec::new()));
     }
