@@ -3,8 +3,8 @@
 use super::*;
 use tanto_testing::Scratch;
 
-fn worker(required: bool) -> Worker {
-    let options = WorkerOptions { costs_file: "/nowhere/costs".into(), required, checkpoints: None };
+fn worker(dir: &Scratch, required: bool) -> Worker {
+    let options = WorkerOptions { costs_file: dir.at("state/costs"), required, checkpoints: None };
     Worker::new(options, &Environment::inherit_with(&[])).expect("nothing in the environment forbids it")
 }
 
@@ -28,7 +28,7 @@ fn only_compiler_names_are_candidates() {
 #[test]
 fn the_first_command_of_a_program_is_a_process() {
     let dir = Scratch::new("first-command");
-    let mut worker = worker(false);
+    let mut worker = worker(&dir, false);
     let why = worker.start(&clang(&dir), &Environment::inherit_with(&[]), &[]).err().unwrap();
     assert!(matches!(why, NotInWorker::FirstCommand), "{why}");
 }
@@ -36,7 +36,7 @@ fn the_first_command_of_a_program_is_a_process() {
 #[test]
 fn any_dynamic_program_can_be_forked() {
     let dir = Scratch::new("forked-program");
-    let mut worker = worker(true);
+    let mut worker = worker(&dir, true);
     let environment = Environment::inherit_with(&[]);
     let (mut child, job) = worker.start(&clang(&dir), &environment, &[]).unwrap();
     assert_eq!(child.read_output(&mut [0; 10]).unwrap(), 0);
@@ -46,7 +46,7 @@ fn any_dynamic_program_can_be_forked() {
 
 #[test]
 fn variables_of_the_loader_disable_forks() {
-    let options = WorkerOptions { costs_file: "/nowhere".into(), required: false, checkpoints: None };
+    let options = WorkerOptions { costs_file: "/dev/null".into(), required: false, checkpoints: None };
     let environment = Environment::inherit_with(&[("LD_PRELOAD".into(), "x.so".into())]);
     assert!(Worker::new(options, &environment).is_none());
 }
