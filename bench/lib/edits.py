@@ -13,7 +13,7 @@ from lib import compiles
 from lib.bars import Bar, print_table_of_bars
 
 # Projects and the minimum median speedup of their files.
-PROJECTS = (("abseil", 3), ("re2", 3), ("llvm", 6))
+PROJECTS = (("abseil", 4), ("re2", 3), ("llvm", 5))
 FLAGS = "-O0 -g"
 # Checkpoints at a time.
 BATCH = 16

@@ -132,7 +132,7 @@ fn written(input: &Input) -> Option<&[u8]> {
 }
 
 fn is_in_system(path: &[u8]) -> bool {
-    SYSTEM_DIRS.iter().any(|dir| Path::new(OsStr::from_bytes(path)).starts_with(dir))
+    SYSTEM_DIRS.iter().any(|dir| path.strip_prefix(dir.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/')))
 }
 
 /// Returns the path without symbolic links; `None` if there is no such file.
