@@ -2,7 +2,7 @@
 //
 // Both halves are one parse: the process that has read the leading includes waits in a callback of the preprocessor; a
 // fork replaces the rest of the main file below its lexer, and continues. All uses of clang's private members are in
-// `Splice` (this file alone is compiled with -fno-access-control), each with its reason.
+// clang_members.h.
 
 #include "checkpoint.h"
 
@@ -15,7 +15,6 @@
 #include <csignal>
 #include <fstream>
 
-#include "clang/Basic/Version.h"
 #include "clang/CodeGen/CodeGenAction.h"
 #include "clang/CodeGen/ModuleBuilder.h"
 #include "clang/CodeGen/ObjectFilePCHContainerOperations.h"
@@ -25,13 +24,12 @@
 #include "clang/Lex/Lexer.h"
 #include "clang/Lex/PPCallbacks.h"
 #include "clang/Lex/Preprocessor.h"
+#include "clang_members.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/MD5.h"
 #include "llvm/Support/Signals.h"
-
-static_assert(CLANG_VERSION_MAJOR == 19, "uses of private members were checked for this version");
 
 namespace tanto {
 namespace {
@@ -102,64 +100,56 @@ TextSummary summarize(const std::string &piece, const clang::LangOptions &option
   }
 }
 
-// Replaces the rest of the main file in a paused compile. `-fno-access-control` is for this class.
+// Replaces the rest of the main file in a paused compile.
 class Splice {
  public:
   explicit Splice(clang::CompilerInstance &clang) : clang(clang), sources(clang.getSourceManager()) {}
 
-  // SourceManager::NextLocalOffset: reserves locations after the main file, for its growth.
-  void reserve() { sources.NextLocalOffset += room_to_grow; }
+  // Reserves locations after the main file, for its growth.
+  void reserve() { members::next_location(sources) += room_to_grow; }
 
-  // Lexer::BufferPtr, BufferStart: the position in the main file. The lexer is Preprocessor::CurLexer.
+  // The position in the main file.
   std::size_t offset() const {
-    const clang::Lexer *lexer = clang.getPreprocessor().CurLexer.get();
-    return static_cast<std::size_t>(lexer->BufferPtr - lexer->BufferStart);
+    clang::Lexer &lexer = members::lexer(clang.getPreprocessor());
+    return static_cast<std::size_t>(members::position(lexer) - members::begin(lexer));
   }
 
-  // Preprocessor::CachedTokens: lookahead tokens would be from the old text.
+  // Tokens that were read ahead would be from the old text.
   bool has_read_ahead() const {
     const clang::Preprocessor &preprocessor = clang.getPreprocessor();
-    return preprocessor.CachedTokens.size() != preprocessor.CachedLexPos;
+    return members::cached_tokens(preprocessor) != members::cached_position(preprocessor);
   }
 
   void replace(llvm::StringRef text) {
-    const clang::FileID id = sources.getMainFileID();
-    const auto &content = sources.getSLocEntry(id).getFile().getContentCache();
-    auto &own = const_cast<clang::SrcMgr::ContentCache &>(content);
-    const llvm::StringRef name = content.Buffer->getBufferIdentifier();
-    // ContentCache::Buffer: the text itself, at the same address.
-    own.Buffer = llvm::MemoryBuffer::getMemBuffer(text, name);
-    // ContentCache::SourceLineCache: line starts of the old text.
-    own.SourceLineCache = {};
-    // SourceManager::LastLineNo...: the last line lookup.
-    sources.LastLineNoFileIDQuery = clang::FileID();
-    sources.LastLineNoContentCache = nullptr;
-    // FileEntry::Size: the size of the file.
-    const_cast<clang::FileEntry &>(content.OrigEntry->getFileEntry()).Size = static_cast<off_t>(text.size());
-    // Lexer::BufferEnd: the end of the text.
-    clang::Lexer *lexer = clang.getPreprocessor().CurLexer.get();
-    lexer->BufferEnd = lexer->BufferStart + text.size();
+    clang::SrcMgr::ContentCache &content = members::content(sources, sources.getMainFileID());
+    // The text has the same address as the old one.
+    const llvm::StringRef name = members::buffer(content)->getBufferIdentifier();
+    members::buffer(content) = llvm::MemoryBuffer::getMemBuffer(text, name);
+    members::forget_lines(content);
+    members::forget_line(sources);
+    members::size(content) = static_cast<off_t>(text.size());
+    clang::Lexer &lexer = members::lexer(clang.getPreprocessor());
+    members::end(lexer) = members::begin(lexer) + text.size();
   }
 
-  // The main file's entry in the debug information has the checksum of its text: DIFile::Checksum, and the same as an
-  // operand. Returns false if the checksum is of another kind.
+  // Changes the checksum of the main file in the debug information. Returns false if it is of another kind.
   bool sum(llvm::Module &module, llvm::StringRef text) const {
     for (llvm::DICompileUnit *unit : module.debug_compile_units()) {
-      llvm::DIFile *file = unit->getFile();
-      if (!file->Checksum) {
+      llvm::DIFile &file = *unit->getFile();
+      auto &checksum = members::checksum(file);
+      if (!checksum) {
         continue;
       }
-      if (file->Checksum->Kind != llvm::DIFile::CSK_MD5) {
+      if (checksum->Kind != llvm::DIFile::CSK_MD5) {
         return false;
       }
       llvm::SmallString<32> digits;
       llvm::toHex(llvm::MD5::hash(llvm::arrayRefFromStringRef(text)), true, digits);
       llvm::MDString *value = llvm::MDString::get(module.getContext(), digits);
-      // It is indexed by its content, so it is removed during the change.
-      file->eraseFromStore();
-      file->Checksum->Value = value;
-      file->setOperand(2, value);
-      file->uniquify();
+      members::remove_from_index(file);
+      checksum->Value = value;
+      members::set_operand(file, members::checksum_operand, value);
+      members::add_to_index(file);
     }
     return true;
   }
