@@ -60,7 +60,7 @@ class Loop:
         while time.monotonic() < end:
             time.sleep(0.5)
             output = subprocess.run([self.tanto, "clang", "status"], cwd=self.directory, capture_output=True).stdout
-            if b"yet to be made" not in output and b"checkpoints of" in output:
+            if b"yet to be made" not in output and output.startswith(b"checkpoints: "):
                 _, _, without = output.decode().partition("without one:\n")
                 self.without.update(line.strip().split(": ", 1) for line in without.splitlines())
                 return
