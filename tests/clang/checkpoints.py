@@ -15,13 +15,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import traceback
 from pathlib import Path
 
 import edits
 from forks import CLANG, is_gone, wait_for
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from harness import run_tests
 
 # Timeout of events that have to happen, in seconds.
 LONG = 120
@@ -460,27 +461,14 @@ TESTS = [
 LONG_ONES = {a_thousand_random_edits_are_verified}
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    tanto = str(Path(sys.argv[1]).absolute())
-    good = True
-    for test in TESTS:
-        if test.__name__ not in sys.argv[2:] if sys.argv[2:] else test in LONG_ONES:
-            continue
-        with tempfile.TemporaryDirectory() as place:
-            tree = Tree(tanto, Path(place).resolve())
-            try:
-                test(tree)
-                print("ok", test.__name__.replace("_", " "), flush=True)
-            except Exception:
-                print("not ok", test.__name__.replace("_", " "), flush=True)
-                traceback.print_exc(file=sys.stdout)
-                good = False
-            if tree.daemon():
-                tree.clang("stop")
-    sys.exit(0 if good else 1)
+def with_tree(test, tanto, place):
+    tree = Tree(tanto, place)
+    try:
+        test(tree)
+    finally:
+        if tree.daemon():
+            tree.clang("stop")
 
 
 if __name__ == "__main__":
-    main()
+    run_tests(__doc__, TESTS, with_tree, LONG_ONES)

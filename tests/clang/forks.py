@@ -12,10 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import traceback
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from harness import run_tests
 
 CLANG = Path(shutil.which("clang-19") or "/usr/bin/clang-19")
 TEXT = "int gate;\n"
@@ -499,24 +500,5 @@ TESTS = [
 ]
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    tanto = str(Path(sys.argv[1]).absolute())
-    good = True
-    for test in TESTS:
-        if sys.argv[2:] and test.__name__ not in sys.argv[2:]:
-            continue
-        with tempfile.TemporaryDirectory() as place:
-            try:
-                test(tanto, Path(place))
-                print("ok", test.__name__.replace("_", " "), flush=True)
-            except Exception:
-                print("not ok", test.__name__.replace("_", " "), flush=True)
-                traceback.print_exc(file=sys.stdout)
-                good = False
-    sys.exit(0 if good else 1)
-
-
 if __name__ == "__main__":
-    main()
+    run_tests(__doc__, TESTS)
