@@ -313,6 +313,84 @@ char *canonicalize_file_name(const char *path) {
   return result;
 }
 
+// ---- names that are replaced and removed ----
+
+static void wrote(int at, const char *path, int error) { record_path(WROTE, error, at, path, NULL); }
+
+static void renamed(int old_at, const char *old_path, int at, const char *path, int result) {
+  int error = of_number(result);
+  wrote(old_at, old_path, error);
+  wrote(at, path, error);
+}
+
+int rename(const char *old_path, const char *path) {
+  NEXT(rename);
+  int result = next(old_path, path);
+  renamed(AT_FDCWD, old_path, AT_FDCWD, path, result);
+  return result;
+}
+
+int renameat(int old_at, const char *old_path, int at, const char *path) {
+  NEXT(renameat);
+  int result = next(old_at, old_path, at, path);
+  renamed(old_at, old_path, at, path, result);
+  return result;
+}
+
+int renameat2(int old_at, const char *old_path, int at, const char *path, unsigned flags) {
+  NEXT(renameat2);
+  int result = next(old_at, old_path, at, path, flags);
+  renamed(old_at, old_path, at, path, result);
+  return result;
+}
+
+int link(const char *old_path, const char *path) {
+  NEXT(link);
+  int result = next(old_path, path);
+  renamed(AT_FDCWD, old_path, AT_FDCWD, path, result);
+  return result;
+}
+
+int linkat(int old_at, const char *old_path, int at, const char *path, int flags) {
+  NEXT(linkat);
+  int result = next(old_at, old_path, at, path, flags);
+  renamed(old_at, old_path, at, path, result);
+  return result;
+}
+
+int symlink(const char *target, const char *path) {
+  NEXT(symlink);
+  int result = next(target, path);
+  wrote(AT_FDCWD, path, of_number(result));
+  return result;
+}
+
+int symlinkat(const char *target, int at, const char *path) {
+  NEXT(symlinkat);
+  int result = next(target, at, path);
+  wrote(at, path, of_number(result));
+  return result;
+}
+
+#define REMOVE(name)                          \
+  int name(const char *path) {                \
+    NEXT(name);                               \
+    int result = next(path);                  \
+    wrote(AT_FDCWD, path, of_number(result)); \
+    return result;                            \
+  }
+
+REMOVE(unlink)
+REMOVE(remove)
+REMOVE(rmdir)
+
+int unlinkat(int at, const char *path, int flags) {
+  NEXT(unlinkat);
+  int result = next(at, path, flags);
+  wrote(at, path, of_number(result));
+  return result;
+}
+
 // ---- variables ----
 
 #define GETENV(name)                   \

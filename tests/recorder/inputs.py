@@ -16,7 +16,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-COMPILERS = ("gcc", "g++", "clang-14", "clang-16", "clang-19", "clang++-19")
+COMPILERS = ("gcc", "g++", "clang-14", "clang++-14", "clang-16", "clang++-16", "clang-19", "clang++-19")
 
 FILES = {
     "a.c": '#include <stdio.h>\n#include "a.h"\n#include "second.h"\nint main(void) { return printf("%d", two()) + SECOND; }\n',
@@ -70,9 +70,13 @@ CASES = [
 
 # System calls with a path, and the position of the directory that it is relative to.
 CALL = re.compile(r'^(\d+) +(\w+)\((?:(AT_FDCWD|\d+)(?:<([^>]*)>)?, )?"((?:[^"\\]|\\.)*)"')
+RENAMES = ("rename", "renameat", "renameat2", "link", "linkat")
 CALLS = {
     "open", "openat", "stat", "lstat", "newfstatat", "statx", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "creat",
+    "unlink", "unlinkat", *RENAMES,
 }
+# The second path of a call.
+SECOND = re.compile(r'", (?:(?:AT_FDCWD|\d+)(?:<([^>]*)>)?, )?"((?:[^"\\]|\\.)*)"')
 # Files that the C library reads by itself, and the libraries of plugins.
 OWN = re.compile(r".*\.so(\.[0-9.]+)?|.*/locale/.*|.*/gconv.*|/etc/localtime|/proc/(self|\d+)/.*|/sys/.*")
 # Temporary files, whose names differ.
@@ -102,6 +106,8 @@ def traced(command, place, log):
             is_of_realpath = call[2].startswith("readlink") or (call[2] == "faccessat2" and call[5].endswith("/"))
             if call[5]:
                 (links if is_of_realpath else names).add(os.path.join(base, call[5].rstrip("/") or "/"))
+            if call[2] in RENAMES and (second := SECOND.search(line)):
+                names.add(os.path.join(second[1] or str(place), second[2]))
     return result, names, links - names
 
 
