@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds small trees with `tanto build --trace` and checks what it finds.
 
-    tests/recorder/trace.py TANTO
+    tests/recorder/trace.py TANTO [NAME...]
 
 Prints "ok NAME" or "not ok NAME"."""
 
@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from harness import run_tests
 
 MANIFEST = """
 rule cc
@@ -102,6 +104,34 @@ def undeclared_inputs_are_found(tanto, place):
     assert not list(Path(tempfile.gettempdir()).glob("tanto-record-*"))
 
 
+def missing_orders_are_found(tanto, place):
+    """`late.o` reads a header that another command makes. One has a depfile, one an order-only input, one nothing."""
+    manifest = """
+rule header
+  command = echo '#define A 1' > $out
+rule cc
+  command = gcc -MD -MF $out.d -c $in -o $out
+  depfile = $out.d
+  deps = gcc
+rule plain
+  command = gcc -c $in -o $out
+build a.h: header
+build group: phony a.h
+build first.o: cc a.c || group
+build late.o: cc a.c
+build blind.o: plain a.c
+build named.o: plain a.c | a.h
+"""
+    tree(place, {"build.ninja": manifest, "a.c": '#include "a.h"\nint a = A;\n'})
+    done = build(tanto, place, "-j1", "a.h", "first.o", "late.o", "blind.o", "named.o")
+    assert done.returncode == 0, done
+    words = ("undeclared", "unordered")
+    found = {output: [it for it in lines if it[0] in words] for output, lines in commands(place).items()}
+    unordered = [("unordered", f"{place}/a.h\ta.h")]
+    assert found == {"a.h": [], "first.o": [], "late.o": unordered, "blind.o": unordered, "named.o": []}, found
+    assert f"late.o: {place}/a.h, made with a.h" in done.stdout + done.stderr, done
+
+
 def lists_are_those_of_run(tanto, place):
     tree(place)
     assert build(tanto, place, "c.o").returncode == 0
@@ -188,6 +218,7 @@ def interrupted_build_leaves_no_record(tanto, place):
 
 TESTS = [
     undeclared_inputs_are_found,
+    missing_orders_are_found,
     lists_are_those_of_run,
     sources_beside_the_build_directory_belong_to_the_project,
     incomplete_lists_are_named,
@@ -198,24 +229,8 @@ TESTS = [
 ]
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    tanto, good = str(Path(sys.argv[1]).absolute()), True
+if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         # The tests look for what is left there.
         tempfile.tempdir = os.environ["TMPDIR"] = temporary
-        for test in TESTS:
-            with tempfile.TemporaryDirectory() as place:
-                try:
-                    test(tanto, Path(place).resolve())
-                    print("ok", test.__name__.replace("_", " "), flush=True)
-                except Exception:
-                    print("not ok", test.__name__.replace("_", " "), flush=True)
-                    traceback.print_exc(file=sys.stdout)
-                    good = False
-    sys.exit(0 if good else 1)
-
-
-if __name__ == "__main__":
-    main()
+        run_tests(__doc__, TESTS)

@@ -1,7 +1,7 @@
 //! Writes what the commands of a build look at, and finds files that they read although neither the manifest nor a depfile
 //! names them (`tanto build --trace`).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tanto_exec::input_recorder::input_list::{Input, InputList, escaped};
 
+use crate::dependency_paths::DependencyPaths;
 use crate::graph::Graph;
 use crate::hash::Set;
 use crate::ids::{EdgeId, NodeId};
@@ -34,8 +35,10 @@ const SYSTEM_DIRS: [&str; 13] = [
 /// The file with the inputs of all commands.
 pub struct InputTrace {
     file: BufWriter<File>,
-    /// Only files below these directories have to be declared. Empty before the first command.
+    /// Only files below these directories have to be declared; the first is the build directory. Empty before the first
+    /// command.
     project: Vec<PathBuf>,
+    paths: DependencyPaths,
     summary: TraceSummary,
     result: io::Result<()>,
 }
@@ -45,22 +48,40 @@ pub struct TraceSummary {
     pub commands: usize,
     /// Commands whose list may lack inputs.
     pub incomplete: usize,
-    pub undeclared: Vec<UndeclaredInput>,
+    /// Files that neither the manifest nor a depfile names.
+    pub undeclared: Vec<TracedInput>,
+    /// Outputs of commands that may run later, as far as the manifest says.
+    pub unordered: Vec<TracedInput>,
 }
 
-/// A file that a command reads, but that neither the manifest nor a depfile names.
+/// A file that a command reads.
 #[derive(Debug)]
-pub struct UndeclaredInput {
+pub struct TracedInput {
     /// The first output of the command.
     pub output: Vec<u8>,
     /// Without symbolic links.
     pub file: PathBuf,
+    /// The first output of the command that makes it, if one does.
+    pub made_with: Option<Vec<u8>>,
+}
+
+impl TracedInput {
+    fn line(&self, word: &str) -> String {
+        let made_with = self.made_with.iter().map(|output| format!("\t{}", escaped(output)));
+        format!("{word}\t{}{}\n", escaped(self.file.as_os_str().as_bytes()), made_with.collect::<String>())
+    }
 }
 
 impl InputTrace {
     pub fn create(path: &Path) -> io::Result<InputTrace> {
         let file = BufWriter::new(File::create(path)?);
-        Ok(InputTrace { file, project: Vec::new(), summary: TraceSummary::default(), result: Ok(()) })
+        Ok(InputTrace {
+            file,
+            project: Vec::new(),
+            paths: DependencyPaths::default(),
+            summary: TraceSummary::default(),
+            result: Ok(()),
+        })
     }
 
     /// Adds a command that has ended. `discovered`: its inputs from a depfile; `own`: files that Tanto made for it.
@@ -77,35 +98,48 @@ impl InputTrace {
         }
         let paths = declared_inputs(graph, edge, discovered).into_iter().chain(own.iter().copied());
         let declared: HashSet<PathBuf> = paths.filter_map(resolved).collect();
-        let undeclared = self.undeclared(&declared, list);
         let output = graph.path(graph.edge(edge).outs[0]);
+        let (mut undeclared, mut unordered) = (Vec::new(), Vec::new());
+        for file in self.read_files(list) {
+            let maker = self.maker(graph, &file).filter(|&maker| maker != edge);
+            let made_with = maker.map(|maker| graph.path(graph.edge(maker).outs[0]).to_vec());
+            let is_unordered = maker.is_some_and(|maker| !self.paths.exists(graph, maker, edge));
+            let is_declared = declared.contains(&file);
+            let input = TracedInput { output: output.to_vec(), file, made_with };
+            match () {
+                () if is_unordered => unordered.push(input),
+                () if !is_declared => undeclared.push(input),
+                () => {}
+            }
+        }
         let mut text = format!("command\t{}\n", escaped(output));
         text.extend(list.missing().map(|why| format!("incomplete\t{why}\n")));
-        text.extend(undeclared.iter().map(|file| format!("undeclared\t{}\n", escaped(file.as_os_str().as_bytes()))));
+        text.extend(undeclared.iter().map(|input| input.line("undeclared")));
+        text.extend(unordered.iter().map(|input| input.line("unordered")));
         text.push_str(&list.text());
         if self.result.is_ok() {
             self.result = self.file.write_all(text.as_bytes());
         }
         self.summary.commands += 1;
         self.summary.incomplete += usize::from(list.missing().is_some());
-        let of_command = |file| UndeclaredInput { output: output.to_vec(), file };
-        self.summary.undeclared.extend(undeclared.into_iter().map(of_command));
+        self.summary.undeclared.extend(undeclared);
+        self.summary.unordered.extend(unordered);
     }
 
-    /// Returns the files of the project that the command has read and neither declared nor written, in their order.
-    fn undeclared(&self, declared: &HashSet<PathBuf>, list: &InputList) -> Vec<PathBuf> {
+    /// Returns the files of the project that a command has read and not written.
+    fn read_files(&self, list: &InputList) -> BTreeSet<PathBuf> {
         let written: HashSet<PathBuf> = list.inputs().iter().filter_map(written).filter_map(resolved).collect();
-        let is_undeclared = |file: &PathBuf| {
-            self.project.iter().any(|dir| file.starts_with(dir))
-                && !declared.contains(file)
-                && !written.contains(file)
-                && file.is_file()
-        };
-        let mut found: Vec<PathBuf> =
-            list.inputs().iter().filter_map(read).filter_map(resolved).filter(is_undeclared).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        let is_in_project = |file: &PathBuf| self.project.iter().any(|dir| file.starts_with(dir));
+        let files = list.inputs().iter().filter_map(read).filter_map(resolved).filter(is_in_project);
+        files.filter(|file| !written.contains(file) && file.is_file()).collect()
+    }
+
+    /// Returns the command that makes a file. Those that make manifests always run first.
+    fn maker(&self, graph: &Graph<'_>, file: &Path) -> Option<EdgeId> {
+        let relative = file.strip_prefix(self.project.first()?).unwrap_or(file);
+        let maker = graph.in_edge(graph.lookup(relative.as_os_str().as_bytes())?)?;
+        let is_command = !graph.edge(maker).is_phony() && !graph.flag(maker, b"generator").unwrap_or(false);
+        is_command.then_some(maker)
     }
 
     /// Writes the rest of the file.

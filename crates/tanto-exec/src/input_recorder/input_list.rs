@@ -87,6 +87,12 @@ impl Input {
 
 /// Text in which a tab, a newline, a backslash or a byte that is no UTF-8 is escaped.
 pub fn escaped(bytes: &[u8]) -> String {
+    // The usual case.
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && !text.contains(['\t', '\n', '\\'])
+    {
+        return text.to_string();
+    }
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {

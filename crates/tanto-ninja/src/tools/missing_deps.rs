@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use super::walk::NodeWalk;
 use super::{Context, ToolError, ToolResult};
-use crate::graph::Graph;
-use crate::hash::Map;
+use crate::dependency_paths::DependencyPaths;
 use crate::ids::{EdgeId, NodeId, RuleId};
 use crate::sources;
 
@@ -32,7 +31,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult
     }
     nodes.retain(|node| context.graph.in_edge(*node).is_some());
     let mut findings = Findings::default();
-    let mut paths = Paths::default();
+    let mut paths = DependencyPaths::default();
     for &node in &nodes {
         examine(context, &mut paths, &mut findings, node)?;
     }
@@ -41,7 +40,7 @@ pub(super) fn run(context: &mut Context<'_, '_>, args: &[Vec<u8>]) -> ToolResult
 
 fn examine(
     context: &mut Context<'_, '_>,
-    paths: &mut Paths,
+    paths: &mut DependencyPaths,
     findings: &mut Findings,
     node: NodeId,
 ) -> Result<(), ToolError> {
@@ -85,38 +84,4 @@ fn report(context: &mut Context<'_, '_>, processed: usize, findings: &Findings) 
          clean output directory."
     )?;
     Ok(FOUND)
-}
-
-/// Cached answers to `exists`.
-#[derive(Default)]
-struct Paths {
-    known: Map<EdgeId, Map<EdgeId, bool>>,
-}
-
-impl Paths {
-    /// Returns whether `to` depends on `from` through inputs in the manifest.
-    fn exists(&mut self, graph: &Graph<'_>, from: EdgeId, to: EdgeId) -> bool {
-        let known = self.known.entry(from).or_default();
-        if let Some(known) = known.get(&to) {
-            return *known;
-        }
-        known.insert(to, false);
-        let mut path = vec![(to, graph.edge(to).ins.iter())];
-        while let Some((_, rest)) = path.last_mut() {
-            let Some(input) = rest.next() else {
-                path.pop();
-                continue;
-            };
-            let Some(maker) = graph.in_edge(*input) else { continue };
-            if maker == from || known.get(&maker) == Some(&true) {
-                known.extend(path.iter().map(|(edge, _)| (*edge, true)));
-                return true;
-            }
-            if !known.contains_key(&maker) {
-                known.insert(maker, false);
-                path.push((maker, graph.edge(maker).ins.iter()));
-            }
-        }
-        false
-    }
 }

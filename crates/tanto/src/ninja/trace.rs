@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use tanto_exec::event::Level;
-use tanto_ninja::input_trace::{InputTrace, TraceSummary};
+use tanto_ninja::input_trace::{InputTrace, TraceSummary, TracedInput};
 
 use super::{BuildRun, RunResult, view};
 use crate::settings::Options;
@@ -55,16 +55,23 @@ impl BuildRun<'_> {
             let count = format!("{} of {} lists in ", summary.incomplete, summary.commands);
             self.say(Level::Warning, &[count.as_bytes(), &path, b" are incomplete"].concat());
         }
-        let found = &summary.undeclared;
+        self.print_inputs(b"neither the manifest nor a depfile names these inputs:", &summary.undeclared, &path);
+        self.print_inputs(b"these commands may run before the ones that make their inputs:", &summary.unordered, &path);
+    }
+
+    fn print_inputs(&mut self, heading: &[u8], found: &[TracedInput], path: &[u8]) {
         if found.is_empty() {
             return;
         }
-        let mut text = b"neither the manifest nor a depfile names these inputs:".to_vec();
+        let mut text = heading.to_vec();
         for input in found.iter().take(MAX_PRINTED) {
             text.extend([b"\n  ", &input.output[..], b": ", input.file.as_os_str().as_bytes()].concat());
+            if let Some(output) = &input.made_with {
+                text.extend([b", made with ", &output[..]].concat());
+            }
         }
         if let Some(more) = found.len().checked_sub(MAX_PRINTED).filter(|&more| more > 0) {
-            text.extend([format!("\n  and {more} more, in ").as_bytes(), &path].concat());
+            text.extend([format!("\n  and {more} more, in ").as_bytes(), path].concat());
         }
         self.say(Level::Warning, &text);
     }
