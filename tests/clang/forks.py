@@ -248,6 +248,17 @@ def first_compile_is_a_process(tanto, place):
     assert build.ran_in_process() == [False, True], build.ended
 
 
+def first_compile_of_a_large_build_is_a_fork(tanto, place):
+    build = Build(tanto, place, *[COMPILE] * 8)
+    assert build.run("-j1", "--clang-worker=auto") == 0
+    assert build.ran_in_process() == [False] + [True] * 7, build.ended
+    for n in range(8):
+        (place / f"o{n}").unlink()
+    # Now the cost of the compiler is known.
+    assert build.run("-j1", "--clang-worker=auto") == 0
+    assert build.ran_in_process() == [True] * 8, build.ended
+
+
 def flag_overrides_variable(tanto, place):
     build = Build(tanto, place, COMPILE, TANTO_SPAWN_CC1="1")
     assert build.run("--clang-worker=off") == 0 and build.ran_in_process() == [False]
@@ -478,6 +489,7 @@ TESTS = [
     killed_server_ends_the_jobs_of_drivers,
     nonsense_from_a_server_makes_processes,
     first_compile_is_a_process,
+    first_compile_of_a_large_build_is_a_fork,
     flag_overrides_variable,
     require_names_the_obstacle,
     compiler_replaced_during_the_build,

@@ -223,6 +223,11 @@ impl Schedule {
         self.wanted > 0 && self.commands > 0 || self.has_noop()
     }
 
+    /// Returns the number of commands that have yet to run, unless they turn out to be up to date.
+    pub fn command_count(&self) -> usize {
+        self.commands
+    }
+
     /// Begins the build: queues all jobs without pending dependencies.
     pub fn begin(&mut self) {
         self.begun = true;

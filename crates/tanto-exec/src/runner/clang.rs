@@ -43,6 +43,8 @@ pub struct WorkerOptions {
     pub costs_file: PathBuf,
     /// A compile that cannot run in a fork is an error.
     pub required: bool,
+    /// The number of commands in the build's plan.
+    pub planned: usize,
     pub checkpoints: Option<CheckpointOptions>,
 }
 
@@ -130,7 +132,7 @@ impl Worker {
             return None;
         }
         let checkpoints = options.checkpoints.and_then(|wanted| Checkpoints::new(wanted, environment));
-        let servers = ForkServers::new(options.costs_file, options.required, environment);
+        let servers = ForkServers::new(options.costs_file, options.required, options.planned, environment);
         Some(Worker { required: options.required, servers, next: 0, common: None, checkpoints })
     }
 

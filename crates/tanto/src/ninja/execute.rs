@@ -192,7 +192,7 @@ impl BuildRun<'_> {
             false => {
                 let builddir = builddir::path(frontend.scan.graph);
                 let watch = self.watch_options(schedule);
-                Box::new(self.spawn_runner(parallelism, jobserver, watch, builddir)?)
+                Box::new(self.spawn_runner(parallelism, jobserver, watch, schedule.command_count(), builddir)?)
             }
         };
         self.limit_admission(schedule, parallelism, builddir::path(frontend.scan.graph));
@@ -240,6 +240,7 @@ impl BuildRun<'_> {
         parallelism: usize,
         jobserver: Option<Jobserver>,
         watch: Option<WatchOptions>,
+        planned: usize,
         builddir: &[u8],
     ) -> RunResult<ProcessRunner> {
         // Nested Tanto processes use it to recognize the lock.
@@ -256,7 +257,7 @@ impl BuildRun<'_> {
         let checkpoints = own.and_then(|own| {
             installation::checkpoints(settings.checkpoints.value.limit(), settings.verify_checkpoints.value, &own)
         });
-        let worker = installation::find(settings.clang_worker.value, costs_file, checkpoints)
+        let worker = installation::find(settings.clang_worker.value, costs_file, planned, checkpoints)
             .map_err(|error| self.fatal(error.to_string().as_bytes()))?;
         let options = RunnerOptions {
             parallelism,

@@ -19,6 +19,8 @@ use crate::elf;
 
 /// Maximum number of servers at a time.
 pub(super) const MAX_SERVERS: usize = 4;
+/// A build of this many commands starts the server of a known compiler at its first command.
+const MANY_COMMANDS: usize = 8;
 /// Maximum number of servers of one program in a build. More are not worth it: it changes all the time.
 const MAX_STARTS: u32 = 3;
 
@@ -34,6 +36,8 @@ pub(super) struct ForkServers {
     costs_file: PathBuf,
     /// All programs are forked, whether it is cheaper or not.
     required: bool,
+    /// The number of commands in the build's plan.
+    planned: usize,
     /// The variables of all commands, without those that are set per command.
     environment: Vec<(OsString, OsString)>,
     library: Option<PreloadLibrary>,
@@ -62,11 +66,11 @@ struct KnownProgram {
 }
 
 impl ForkServers {
-    pub(super) fn new(costs_file: PathBuf, required: bool, environment: &Environment) -> ForkServers {
+    pub(super) fn new(costs_file: PathBuf, required: bool, planned: usize, environment: &Environment) -> ForkServers {
         let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         let environment = environment.iter().map(|(name, value)| (text(name), text(value))).collect();
         let (library, servers, programs, costs) = (None, Vec::new(), HashMap::new(), None);
-        ForkServers { costs_file, required, environment, library, servers, next_number: 0, programs, costs }
+        ForkServers { costs_file, required, planned, environment, library, servers, next_number: 0, programs, costs }
     }
 
     /// Starts a command in a fork of this program. Returns its process ID and the number of the server.
@@ -111,9 +115,10 @@ impl ForkServers {
 
     /// Starts a server, unless that is impossible or not worth it. Returns its index.
     fn start(&mut self, program: &Path) -> Result<usize, NotInWorker> {
+        let is_worthwhile = self.required || self.planned >= MANY_COMMANDS && self.known_cost(program).is_some();
         let known = self.programs.entry(program.to_path_buf()).or_default();
         known.commands += 1;
-        if known.commands == 1 && !self.required {
+        if known.commands == 1 && !is_worthwhile {
             return Err(NotInWorker::FirstCommand);
         }
         let not_forked = |reason: &str| NotInWorker::NotForked(program.to_path_buf(), reason.to_string());
@@ -143,12 +148,11 @@ impl ForkServers {
 
     fn start_new(&mut self, program: &Path) -> Result<usize, String> {
         check_program(program)?;
-        let costs = self.costs.get_or_insert_with(|| startup_costs::read(&self.costs_file));
-        let known = costs.iter().find(|it| it.program == program);
-        if known.is_some_and(|cost| !cost.is_fork_cheaper()) && !self.required {
+        let was_cheaper = self.known_cost(program).map(StartupCost::is_fork_cheaper);
+        if was_cheaper == Some(false) && !self.required {
             return Err(NOT_CHEAPER.to_string());
         }
-        let is_new = known.is_none();
+        let is_new = was_cheaper.is_none();
         let stamp = Stamp::of(program);
         let library = match &mut self.library {
             Some(library) => library,
@@ -160,6 +164,7 @@ impl ForkServers {
             let (program, startup_us, fork_us) = (program.to_path_buf(), server.startup_us, server.fork_us);
             let cost = StartupCost { program, stamp, startup_us, fork_us };
             let is_cheaper = cost.is_fork_cheaper();
+            let costs = self.costs.get_or_insert_default();
             costs.push(cost);
             // Without the file, the next build measures again.
             let _ = startup_costs::write(&self.costs_file, costs);
@@ -171,6 +176,12 @@ impl ForkServers {
         let number = self.next_number;
         self.servers.push(Numbered { number, program: program.to_path_buf(), server, is_outdated: false });
         Ok(self.servers.len() - 1)
+    }
+
+    /// Returns the cost that an earlier server of this program had.
+    fn known_cost(&mut self, program: &Path) -> Option<&StartupCost> {
+        let costs = self.costs.get_or_insert_with(|| startup_costs::read(&self.costs_file));
+        costs.iter().find(|it| it.program == program)
     }
 
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {

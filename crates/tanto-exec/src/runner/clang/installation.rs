@@ -67,10 +67,11 @@ pub fn checkpoints(most: u32, verify_every: u32, state: &Path) -> Option<Checkpo
     Some(CheckpointOptions { program, identities, place, most, may_start, verify_every })
 }
 
-/// Returns the options for forks of compilers, or `None` if they are off.
+/// Returns the options for forks of compilers, or `None` if they are off. `planned`: the number of commands in the plan.
 pub fn find(
     wanted: ClangWorker,
     costs_file: PathBuf,
+    planned: usize,
     checkpoints: Option<CheckpointOptions>,
 ) -> Result<Option<WorkerOptions>, DisabledBy> {
     let required = wanted == ClangWorker::Require;
@@ -80,7 +81,7 @@ pub fn find(
     if required && let Some(name) = loader_variable(&Environment::inherit_with(&[])) {
         return Err(DisabledBy(name.to_vec()));
     }
-    Ok(Some(WorkerOptions { costs_file, required, checkpoints }))
+    Ok(Some(WorkerOptions { costs_file, required, planned, checkpoints }))
 }
 
 /// Forks are required, but this environment variable is set.
@@ -157,6 +158,6 @@ mod tests {
 
     #[test]
     fn disabled_worker_is_not_searched() {
-        assert_eq!(find(ClangWorker::Off, PathBuf::new(), None), Ok(None));
+        assert_eq!(find(ClangWorker::Off, PathBuf::new(), 1, None), Ok(None));
     }
 }

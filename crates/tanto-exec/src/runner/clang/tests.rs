@@ -4,7 +4,7 @@ use super::*;
 use tanto_testing::Scratch;
 
 fn worker(dir: &Scratch, required: bool) -> Worker {
-    let options = WorkerOptions { costs_file: dir.at("state/costs"), required, checkpoints: None };
+    let options = WorkerOptions { costs_file: dir.at("state/costs"), required, planned: 1, checkpoints: None };
     Worker::new(options, &Environment::inherit_with(&[])).expect("nothing in the environment forbids it")
 }
 
@@ -46,7 +46,7 @@ fn any_dynamic_program_can_be_forked() {
 
 #[test]
 fn variables_of_the_loader_disable_forks() {
-    let options = WorkerOptions { costs_file: "/dev/null".into(), required: false, checkpoints: None };
+    let options = WorkerOptions { costs_file: "/dev/null".into(), required: false, planned: 1, checkpoints: None };
     let environment = Environment::inherit_with(&[("LD_PRELOAD".into(), "x.so".into())]);
     assert!(Worker::new(options, &environment).is_none());
 }
