@@ -23,6 +23,7 @@
 
 #include "driver_jobs.h"
 #include "frames.h"
+#include "huge_pages.h"
 #include "process.h"
 #include "record.h"
 
@@ -46,6 +47,7 @@ struct fork {
 
 static int server_socket = -1;
 static int child_events = -1;
+static bool moves_code;
 static size_t inherited_count;  // descriptors that every process inherits, besides the standard ones
 static pid_t server;
 static sigset_t original_signals;
@@ -227,6 +229,7 @@ static enum served serve_command(struct run *run) {
   size_t count, length = receive(descriptors, &count), slot = free_slot();
   bool is_valid = length > 0 && decode_run(received, length, words, MAX_POINTERS, run) && count >= FIRST_CGROUP;
   pid_t process = -1;
+  if (is_valid && moves_code) move_code();
   if (is_valid && slot < MAX_FORKS) {
     has_begun[slot] = 0;
     process = fork();
@@ -316,7 +319,7 @@ static void serve(struct run *run) {
   }
 }
 
-// Reads the value of the variable: `SOCKET,LIBRARY,COUNT`. `library`: descriptor of this library in memory.
+// Reads the value of the variable: `SOCKET,LIBRARY,COUNT,HUGE`. `library`: descriptor of this library in memory.
 static bool read_setting(const char *value, int *library) {
   char *end = NULL;
   server_socket = (int)strtol(value, &end, 10);
@@ -324,6 +327,8 @@ static bool read_setting(const char *value, int *library) {
   *library = (int)strtol(end + 1, &end, 10);
   if (*end != ',') return false;
   inherited_count = (size_t)strtol(end + 1, &end, 10);
+  if (*end != ',') return false;
+  moves_code = strtol(end + 1, &end, 10) != 0;
   return *end == '\0';
 }
 

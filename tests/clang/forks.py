@@ -8,6 +8,7 @@ NAME"."""
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -39,15 +40,18 @@ class Build:
         # Otherwise, the first compile is a process.
         mode = [] if any("--clang-worker" in flag for flag in flags) else ["--clang-worker=require"]
         command = [self.tanto, "build", "--format=jsonl", *mode, *flags]
-        self.process = subprocess.Popen(
-            command, cwd=self.place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        # A pipe could get full.
+        self.events = Path(f"{self.place}.events")
+        with self.events.open("wb") as events:
+            self.process = subprocess.Popen(
+                command, cwd=self.place, env=environment, stdout=events, stderr=subprocess.PIPE
+            )
         return self
 
     def end(self):
         """Exit code; collects the events of finished commands by job."""
-        out, self.errors = self.process.communicate(timeout=LONG)
-        events = [json.loads(line) for line in out.splitlines()]
+        _, self.errors = self.process.communicate(timeout=LONG)
+        events = [json.loads(line) for line in self.events.read_text().splitlines()]
         self.ended = {it["job"]: it for it in events if it["event"] == "finished"}
         return self.process.returncode
 
@@ -64,6 +68,12 @@ class Build:
 
     def fork(self):
         return wait_for(lambda: next(iter(children(self.server(), CLANG.name)), None))
+
+    def fork_that_waits(self):
+        """The fork for the last command of a build with one job."""
+        count = self.place.joinpath("build.ninja").read_text().count("\nbuild ")
+        wait_for(lambda: self.events.read_bytes().count(b'"event":"started"') == count)
+        return self.fork()
 
     def open_gate(self):
         with (self.place / "gate.c").open("w") as gate:
@@ -257,6 +267,21 @@ def first_compile_of_a_large_build_is_a_fork(tanto, place):
     # Now the cost of the compiler is known.
     assert build.run("-j1", "--clang-worker=auto") == 0
     assert build.ran_in_process() == [True] * 8, build.ended
+
+
+def code_of_a_large_build_is_in_huge_pages(tanto, place):
+    build = Build(tanto, place, *[COMPILE] * 299, GATE).start("-j1")
+    fork = build.fork_that_waits()
+    # Code of processes is in mapped files.
+    maps = Path(f"/proc/{fork}/maps").read_text().splitlines()
+    moved = [line for line in maps if " r-xp 00000000 00:00 0" in line and len(line.split()) == 5]
+    build.open_gate()
+    assert build.end() == 0 and all(build.ran_in_process()), build.errors
+    assert len({(place / f"o{n}").read_bytes() for n in range(299)}) == 1
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    major, minor = (int(number) for number in os.uname().release.split(".")[:2])
+    free = int(re.search(r"MemAvailable: *(\d+)", Path("/proc/meminfo").read_text())[1])
+    assert moved or "[never]" in setting or (major, minor) < (6, 1) or free < 5 << 20, maps
 
 
 def flag_overrides_variable(tanto, place):
@@ -490,6 +515,7 @@ TESTS = [
     nonsense_from_a_server_makes_processes,
     first_compile_is_a_process,
     first_compile_of_a_large_build_is_a_fork,
+    code_of_a_large_build_is_in_huge_pages,
     flag_overrides_variable,
     require_names_the_obstacle,
     compiler_replaced_during_the_build,

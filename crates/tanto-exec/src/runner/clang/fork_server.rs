@@ -17,8 +17,8 @@ use super::identity::Stamp;
 use super::server_process::ServerProcess;
 use crate::input_recorder::{LIBRARY, PRELOAD_VARIABLE};
 
-/// Descriptors of the socket and of the library, and the number of other ones that processes inherit:
-/// `SOCKET,LIBRARY,COUNT`.
+/// Descriptors of the socket and of the library, the number of other ones that processes inherit, and whether the code is
+/// moved into huge pages: `SOCKET,LIBRARY,COUNT,HUGE`.
 const SOCKET_VARIABLE: &str = "TANTO_FORK_SERVER";
 /// The loader binds all functions at the start if it is set.
 const BIND_VARIABLE: &str = "LD_BIND_NOW";
@@ -65,6 +65,7 @@ impl ForkServer {
         library: &PreloadLibrary,
         environment: &[(OsString, OsString)],
         binding: Binding,
+        huge_pages: bool,
     ) -> Result<ForkServer, String> {
         let started = SystemTime::now();
         let failed = |error: io::Error| format!("it does not start as a fork server: {error}");
@@ -72,7 +73,8 @@ impl ForkServer {
         let library = library.0.as_raw_fd();
         let variables = |socket| {
             let preload = (PRELOAD_VARIABLE.into(), format!("/proc/self/fd/{library}").into());
-            let server = (SOCKET_VARIABLE.into(), format!("{socket},{library},{inherited}").into());
+            let server =
+                (SOCKET_VARIABLE.into(), format!("{socket},{library},{inherited},{}", u8::from(huge_pages)).into());
             let bind = (BIND_VARIABLE.into(), "1".into());
             let own = [preload, server].into_iter().chain((binding == Binding::AtStart).then_some(bind));
             Environment::inherit_with(&environment.iter().cloned().chain(own).collect::<Vec<_>>())
