@@ -344,17 +344,24 @@ int renameat2(int old_at, const char *old_path, int at, const char *path, unsign
   return result;
 }
 
+// The new name has the content of the old one, which stays.
+static void linked(int old_at, const char *old_path, int at, const char *path, int result) {
+  int error = of_number(result);
+  record_path(READ, error, old_at, old_path, NULL);
+  wrote(at, path, error);
+}
+
 int link(const char *old_path, const char *path) {
   NEXT(link);
   int result = next(old_path, path);
-  renamed(AT_FDCWD, old_path, AT_FDCWD, path, result);
+  linked(AT_FDCWD, old_path, AT_FDCWD, path, result);
   return result;
 }
 
 int linkat(int old_at, const char *old_path, int at, const char *path, int flags) {
   NEXT(linkat);
   int result = next(old_at, old_path, at, path, flags);
-  renamed(old_at, old_path, at, path, result);
+  linked(old_at, old_path, at, path, result);
   return result;
 }
 

@@ -30,6 +30,8 @@ rule join
   command = cat $in table.txt > $out
 rule side
   command = cat $in > $out && cat $in > side.txt
+rule link
+  command = ln -f hidden.txt linked.txt && cp $in $out
 rule own
   command = cat $in > own.txt && cat own.txt > $out
 build group: phony a.c | other.h
@@ -42,6 +44,7 @@ build joined: join a.c
 build made: side a.c
 build used: join made
 build owned: own a.c
+build named: link a.c
 """
 FILES = {
     "build.ninja": MANIFEST,
@@ -49,6 +52,7 @@ FILES = {
     "include/a.h": "#define A 1\n",
     "other.h": "",
     "table.txt": "1\n",
+    "hidden.txt": "",
 }
 
 
@@ -96,6 +100,7 @@ def undeclared_inputs_are_found(tanto, place):
         "made": [],
         "used": ["table.txt"],
         "owned": [],
+        "named": ["hidden.txt"],
     }, found
     assert f"c.o: {place}/include/a.h\n" in done.stdout + done.stderr, done
     # Nothing is left, and nothing runs again.
