@@ -22,8 +22,8 @@ use crate::elf;
 pub(super) const MAX_SERVERS: usize = 4;
 /// A build of this many commands starts the server of a known compiler at its first command.
 const MANY_COMMANDS: usize = 8;
-/// A build of this many commands moves the code of compilers into huge pages if this much memory is free: it takes 190 MiB
-/// for each clang, and up to 0.4 s.
+/// A build of this many commands moves the code of compilers into huge pages if this much memory is free, in KiB: it takes
+/// 190 MiB for each clang.
 const MANY_FOR_HUGE_PAGES: usize = 256;
 const FREE_FOR_HUGE_PAGES: u64 = 4 << 20;
 /// Maximum number of servers of one program in a build. More are not worth it: it changes all the time.
