@@ -83,8 +83,6 @@ worker_packages=(clang-19=clang-19 lld-19=$llvm/bin/ld.lld cmake=cmake g++=g++ l
 
 need_llvm() { need_packages "${worker_packages[@]}"; }
 
-has_llvm() { [ -z "$(missing_packages "${worker_packages[@]}")" ]; }
-
 # Builds the checkpoint program, target/clang-worker/clang-worker, with Tanto itself.
 build_worker() {
     local place=target/clang-worker/build

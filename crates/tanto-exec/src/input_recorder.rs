@@ -16,7 +16,7 @@ use self::input_list::InputList;
 /// The library, for programs of this machine's C library.
 pub(crate) const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libtanto-preload.so"));
 /// The name of the file to which programs append.
-pub(crate) const RECORD_VARIABLE: &str = "TANTO_RECORD";
+const RECORD_VARIABLE: &str = "TANTO_RECORD";
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// A longer record is not read, in bytes.
 const MAX_RECORD: u64 = 256 << 20;
