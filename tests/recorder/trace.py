@@ -109,6 +109,9 @@ def undeclared_inputs_are_found(tanto, place):
     assert not list(Path(tempfile.gettempdir()).glob("tanto-record-*"))
 
 
+SOURCES = {"a.c": '#include "a.h"\nint a = A;\n', "b.c": '#include "b.h"\nint b = A;\n'}
+
+
 def missing_orders_are_found(tanto, place):
     """`late.o` reads a header that another command makes. One has a depfile, one an order-only input, one nothing."""
     manifest = """
@@ -126,14 +129,24 @@ build first.o: cc a.c || group
 build late.o: cc a.c
 build blind.o: plain a.c
 build named.o: plain a.c | a.h
+build {place}/b.h: header
+build absolute.o: cc b.c
 """
-    tree(place, {"build.ninja": manifest, "a.c": '#include "a.h"\nint a = A;\n'})
-    done = build(tanto, place, "-j1", "a.h", "first.o", "late.o", "blind.o", "named.o")
+    tree(place, {"build.ninja": manifest.replace("{place}", str(place)), **SOURCES})
+    done = build(tanto, place, "-j1", "a.h", f"{place}/b.h", "first.o", "late.o", "blind.o", "named.o", "absolute.o")
     assert done.returncode == 0, done
     words = ("undeclared", "unordered")
     found = {output: [it for it in lines if it[0] in words] for output, lines in commands(place).items()}
     unordered = [("unordered", f"{place}/a.h\ta.h")]
-    assert found == {"a.h": [], "first.o": [], "late.o": unordered, "blind.o": unordered, "named.o": []}, found
+    assert found == {
+        "a.h": [],
+        f"{place}/b.h": [],
+        "first.o": [],
+        "late.o": unordered,
+        "blind.o": unordered,
+        "named.o": [],
+        "absolute.o": [("unordered", f"{place}/b.h\t{place}/b.h")],
+    }, found
     assert f"late.o: {place}/a.h, made with a.h" in done.stdout + done.stderr, done
 
 

@@ -136,8 +136,10 @@ impl InputTrace {
 
     /// Returns the command that makes a file. Those that make manifests always run first.
     fn maker(&self, graph: &Graph<'_>, file: &Path) -> Option<EdgeId> {
+        // A manifest may name it either way.
         let relative = file.strip_prefix(self.project.first()?).unwrap_or(file);
-        let maker = graph.in_edge(graph.lookup(relative.as_os_str().as_bytes())?)?;
+        let makers = [relative, file].into_iter().filter_map(|path| graph.lookup(path.as_os_str().as_bytes()));
+        let maker = makers.filter_map(|node| graph.in_edge(node)).next()?;
         let is_command = !graph.edge(maker).is_phony() && !graph.flag(maker, b"generator").unwrap_or(false);
         is_command.then_some(maker)
     }
