@@ -43,6 +43,15 @@ explains_missing_packages() {
     printf '%s\n' "$message"
     [ "$message" = "apt-get is missing; install the equivalents of these Debian packages: llvm-19-dev" ]
 }
+explains_failed_checkpoints() {
+    local message
+    mkdir -p "$lab/failing"
+    printf '#!/bin/sh\necho cmake fails\nexit 1\n' >"$lab/failing/cmake"
+    chmod 755 "$lab/failing/cmake"
+    message=$(PATH="$lab/failing:$PATH" ./install --prefix "$lab/failed" --with-checkpoints 2>&1) && return 1
+    printf '%s\n' "$message"
+    [ ! -e "$lab/failed" ] && grep -q 'cmake fails' <<<"$message" && grep -q 'Nothing was installed' <<<"$message"
+}
 leaves_out_checkpoints() {
     ./install --prefix "$lab/small" | tee "$lab/message"
     grep -q '^Left out: checkpoints.*./install --with-checkpoints$' "$lab/message" && [ ! -e "$lab/small/libexec" ]
@@ -108,6 +117,7 @@ expected=$(sort <<<"$expected")
 
 check "help" ./install --help
 check "an unknown argument is refused" refuses ./install --frobnicate
+check "a checkpoint program that cannot be built is explained" explains_failed_checkpoints
 check "leaves out checkpoints, and says so" leaves_out_checkpoints
 check "installs" ./install --prefix "$prefix" --as-ninja --with-checkpoints
 check "installs these files and no others" same_tree "$prefix" "$expected"
