@@ -28,7 +28,7 @@ DEPENDENCIES = {
     "tanto-trees": set(),
     "tanto-sys": set(),
     "tanto-exec": {"tanto-sys"},
-    "tanto-ninja": {"tanto-sys", "tanto-exec"},
+    "tanto-ninja": {"tanto-sys", "tanto-exec", "tanto-cas"},
     "tanto-record": {"tanto-sys", "tanto-exec"},
     "tanto-bench": {"tanto-sys", "tanto-exec"},
     "tanto-cas": {"tanto-sys"},

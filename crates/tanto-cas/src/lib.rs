@@ -1,11 +1,13 @@
 //! Content by its SHA-256 digest: a store of blobs on disk, manifests of directory trees, packs of small blobs.
 
 mod digest;
+mod file_digest;
 pub mod manifest;
 pub mod pack;
 pub mod store;
 pub mod tree;
 
 pub use self::digest::{BlobInfo, Digest, DigestTextError};
+pub use self::file_digest::FileDigest;
 pub use self::manifest::Manifest;
 pub use self::store::{Store, StoreError};

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io;
 
+use tanto_cas::FileDigest;
 use tanto_sys::fs::file;
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint};
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
 
@@ -18,14 +20,43 @@ pub type PathByIndex<'a> = dyn Fn(usize) -> &'a [u8] + Sync + 'a;
 pub trait Disk: Sync {
     /// Returns the mtime; 0 if the file is missing.
     fn mtime(&mut self, path: &[u8]) -> io::Result<Mtime>;
-    /// Like `mtime` for many files, with `UNKNOWN_MTIME` on an error. `path` returns NUL-terminated paths.
+    /// Returns the mtime and the fingerprint.
+    fn observe(&mut self, path: &[u8], _: &FileSystems) -> io::Result<FileState> {
+        let mtime = self.mtime(path)?;
+        Ok(FileState { mtime, fingerprint: Fingerprint(mtime.cast_unsigned()) })
+    }
+    /// Like `observe` for many files, with `UNKNOWN_MTIME` on an error. `path` returns NUL-terminated paths.
     /// Implementations may use several threads.
-    fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], threads: ThreadLimit) {
+    fn observe_all(
+        &mut self,
+        path: &PathByIndex<'_>,
+        systems: &FileSystems,
+        found: &mut [FileState],
+        threads: ThreadLimit,
+    ) {
         let _ = threads;
         for (number, found) in found.iter_mut().enumerate() {
             let path = path(number);
-            *found = self.mtime(&path[..path.len() - 1]).unwrap_or(UNKNOWN_MTIME);
+            let unknown = FileState { mtime: UNKNOWN_MTIME, ..FileState::default() };
+            *found = self.observe(&path[..path.len() - 1], systems).unwrap_or(unknown);
         }
+    }
+    /// Returns the size of a file in bytes.
+    fn size(&self, path: &[u8]) -> io::Result<u64> {
+        Ok(self.read(path)?.len() as u64)
+    }
+    /// Returns the digest of a file; `None` if it has none. Can be called from several threads.
+    fn digest(&self, _path: &[u8], _: &FileSystems) -> io::Result<Option<FileDigest>> {
+        Ok(None)
+    }
+    /// Returns whether a file is a regular one of this user with one link.
+    fn may_renew(&self, _path: &[u8]) -> bool {
+        false
+    }
+    /// Sets the mtime of an output. Fails if it is not a regular file of this user with one link, or has another
+    /// fingerprint than `expected`. Returns the new state.
+    fn renew(&mut self, _path: &[u8], _expected: Fingerprint, _: Mtime, _: &FileSystems) -> io::Result<FileState> {
+        Err(io::ErrorKind::Unsupported.into())
     }
     /// Reads a file. A missing file is `ErrorKind::NotFound`.
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>>;

@@ -34,6 +34,10 @@ pub enum Explanation {
     LoggedBefore(NewestInput),
     NotLogged,
     OtherCommand,
+    /// This input has another content than when the command ran, although it is not newer.
+    OtherContent(NodeId),
+    /// The user wants the command to run.
+    Forced,
     /// The command's discovered inputs are unknown.
     NoDeps,
     /// The output was written after the deps record.
@@ -138,6 +142,10 @@ fn sentence(graph: &Graph<'_>, node: NodeId, explanation: &Explanation) -> Vec<u
         Explanation::LoggedBefore(newest) => [b"recorded mtime of ", path, &older_than(graph, *newest)[..]].concat(),
         Explanation::NotLogged => [b"command line not found in log for ", path].concat(),
         Explanation::OtherCommand => [b"command line changed for ", path].concat(),
+        Explanation::OtherContent(input) => {
+            [b"content of ", graph.path(*input), b" changed since ", path, b" was built"].concat()
+        }
+        Explanation::Forced => [b"command for ", path, b" is run again on request"].concat(),
         Explanation::NoDeps => [b"deps for '", path, b"' are missing"].concat(),
         Explanation::OldDeps { ours, theirs } => {
             [b"stored deps info out of date for '", path, b"'", &times(*ours, *theirs)[..]].concat()

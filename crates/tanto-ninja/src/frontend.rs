@@ -1,6 +1,9 @@
 //! Implements the run loop's `Frontend` for ninja: prepares an edge before its command runs, and updates the logs and
 //! the plan when it finishes.
 
+mod contents;
+mod edge_command;
+
 use std::fs::File;
 
 use tanto_exec::event::{Event, Level, View};
@@ -15,14 +18,16 @@ use crate::depfile;
 use crate::disk::Mtime;
 use crate::error::{Error, Result};
 use crate::graph::Escape;
-use crate::graph::GraphView;
 use crate::hash::Map;
 use crate::ids::{EdgeId, NodeId, PoolId};
 use crate::input_trace::InputTrace;
-use crate::logs::Entry;
+use crate::logs::{Entry, LoggedCommand};
 use crate::msvc;
 use crate::plan::{Plan, PlanContext};
 use crate::scan::Scan;
+
+use self::contents::ContentRecorder;
+use self::edge_command::{DepsSource, EdgeCommand};
 
 #[derive(Clone, Copy, Default, Debug)]
 pub struct FrontendOptions {
@@ -51,49 +56,16 @@ struct RunningEdge {
     deps: DepsSource,
 }
 
-/// The source of an edge's discovered inputs.
-struct DepsSource {
-    /// `gcc`, `msvc` or empty.
-    kind: Vec<u8>,
-    /// For `msvc`: the prefix of lines that name an included file.
-    prefix: Vec<u8>,
-}
-
-impl DepsSource {
-    fn of(graph: &GraphView<'_>, edge: EdgeId) -> Result<DepsSource> {
-        let kind = graph.binding(edge, b"deps", Escape::Shell)?;
-        let prefix = || graph.binding(edge, b"msvc_deps_prefix", Escape::Shell);
-        Ok(DepsSource { prefix: if kind == b"msvc" { prefix()? } else { Vec::new() }, kind })
-    }
-}
-
-/// The evaluated bindings of an edge.
-struct EdgeCommand {
-    command: Vec<u8>,
-    description: Vec<u8>,
-    /// Hash version and hash.
-    hash: (u32, u64),
-    depfile: Vec<u8>,
-    rspfile: Vec<u8>,
-    rspfile_content: Vec<u8>,
-    generator: bool,
-    deps: DepsSource,
-}
-
-impl EdgeCommand {
-    fn of(graph: &GraphView<'_>, edge: EdgeId) -> Result<EdgeCommand> {
-        let rspfile = graph.binding(edge, b"rspfile", Escape::None)?;
-        let content = || graph.binding(edge, b"rspfile_content", Escape::Shell);
-        Ok(EdgeCommand {
-            generator: graph.flag(edge, b"generator")?,
-            deps: DepsSource::of(graph, edge)?,
-            depfile: graph.binding(edge, b"depfile", Escape::None)?,
-            rspfile_content: if rspfile.is_empty() { Vec::new() } else { content()? },
-            rspfile,
-            command: graph.binding(edge, b"command", Escape::Shell)?,
-            hash: (0, 0),
-            description: graph.binding(edge, b"description", Escape::Shell)?,
-        })
+impl RunningEdge {
+    /// Returns the discovered inputs, also those in a depfile that stays where it is.
+    fn all_discovered(&self, scan: &mut Scan<'_, '_>) -> Vec<NodeId> {
+        if self.deps.kind.is_empty()
+            && let Ok(text) = scan.disk.read(&self.depfile)
+            && let Ok(depfile) = depfile::parse(&text)
+        {
+            return scan.intern_all(&depfile.ins);
+        }
+        self.discovered.clone()
     }
 }
 
@@ -105,6 +77,8 @@ pub struct NinjaFrontend<'a, 't> {
     pub input_trace: Option<InputTrace>,
     plan: Plan<'a>,
     options: FrontendOptions,
+    /// What to record when the build ends; `None` before it begins, or if only times decide.
+    content_recorder: Option<ContentRecorder>,
     running: Map<JobId, RunningEdge>,
     /// An unnamed file, created at the first start, and touched at each start to read the file system's clock.
     clock: Option<File>,
@@ -121,6 +95,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             input_trace: None,
             plan: Plan::default(),
             options,
+            content_recorder: None,
             running: Map::default(),
             clock: None,
             clock_file,
@@ -167,6 +142,11 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
     /// Starts the schedule with this many slots. Call after all targets were added.
     pub fn begin(&mut self, schedule: &mut Schedule, slots: usize) {
         self.plan.begin(&self.scan, schedule, slots, self.cost_history);
+        if self.scan.contents.is_some() && !self.options.dry_run {
+            // Later changes of files have to be noticed.
+            self.scan.wait_for_next_tick();
+            self.content_recorder = Some(ContentRecorder::new());
+        }
     }
 
     fn start_edge(&mut self, job: JobId) -> Result<Start> {
@@ -306,13 +286,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
     fn trace_inputs(&mut self, completion: &mut Completion) {
         let (Some(trace), Some(list)) = (&mut self.input_trace, completion.inputs.take()) else { return };
         let Some(running) = self.running.get(&completion.job) else { return };
-        let mut discovered = running.discovered.clone();
-        if running.deps.kind.is_empty()
-            && let Ok(text) = self.scan.disk.read(&running.depfile)
-            && let Ok(depfile) = depfile::parse(&text)
-        {
-            discovered = self.scan.intern_all(&depfile.ins);
-        }
+        let discovered = running.all_discovered(&mut self.scan);
         let own = [running.depfile.as_slice(), running.rspfile.as_slice()];
         trace.record(self.scan.graph, self.plan.edge(completion.job), &discovered, &own, &list);
     }
@@ -334,7 +308,9 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             return Ok(());
         }
         self.remove_rspfile(&running.rspfile);
-        self.record(edge, times, mtime, running.hash)?;
+        let logged = self.record(edge, times, mtime, running.hash)?;
+        self.note_contents(edge, logged, &running);
+        self.cut_off(edge, schedule, view)?;
         if running.deps.kind.is_empty() { Ok(()) } else { self.record_deps(edge, running.discovered) }
     }
 
@@ -424,7 +400,13 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
     }
 
     /// Queues log entries for the outputs, to be written by the next flush.
-    fn record(&mut self, edge: EdgeId, times: (i64, i64), mtime: Mtime, (kind, hash): (u32, u64)) -> Result<()> {
+    fn record(
+        &mut self,
+        edge: EdgeId,
+        times: (i64, i64),
+        mtime: Mtime,
+        (kind, hash): (u32, u64),
+    ) -> Result<LoggedCommand> {
         let clip = |ms: i64| i32::try_from(ms).unwrap_or(i32::MAX);
         let graph = &self.scan.graph;
         let log = &mut self.scan.log;
@@ -435,7 +417,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         };
         let entry = Entry { command_hash, start_ms: clip(times.0), end_ms: clip(times.1), mtime };
         log.note(graph.edge(edge).outs.iter().map(|&out| graph.path(out)), entry);
-        Ok(())
+        Ok(LoggedCommand { command_hash, mtime })
     }
 
     /// Queues a deps record for each output, with that output's mtime. A newer output makes the record stale.

@@ -5,6 +5,7 @@ pub mod build_dir_lock;
 pub mod build_logs;
 pub mod builddir;
 pub mod canon;
+pub mod content;
 pub(crate) mod dependency_paths;
 pub mod depfile;
 pub mod disk;

@@ -208,6 +208,11 @@ impl<'p> Plan<'p> {
         }
     }
 
+    /// Returns whether a job of the plan uses the file.
+    pub fn has_users(&self, scan: &Scan<'_, '_>, node: NodeId) -> bool {
+        !self.users(scan).of(node).is_empty()
+    }
+
     fn users(&self, scan: &Scan<'_, '_>) -> &NodeUsers {
         self.users.get_or_init(|| NodeUsers::new(&self.edges, scan))
     }

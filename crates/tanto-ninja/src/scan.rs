@@ -2,11 +2,16 @@
 //!
 //! The graph walk is iterative, so that a chain of a million edges needs no deeper stack than one of ten.
 
+mod content_check;
+mod content_record;
 mod load_deps;
 mod output_check;
 mod prefetch;
 mod state;
 
+use tanto_sys::fs::fingerprint::FileSystems;
+
+use crate::content::Contents;
 use crate::disk::{Disk, Mtime};
 use crate::dyndep;
 use crate::error::{Error, Result};
@@ -19,6 +24,7 @@ use crate::logs::{BuildLog, DepsLog};
 use self::output_check::{DirtyInputs, DirtyReason, NO_INPUT};
 use self::state::{EdgeStates, FileStates, Mark};
 
+pub use self::content_check::Renewal;
 pub use self::prefetch::PrefetchOptions;
 
 /// The states of all files and edges, as far as walks have visited them.
@@ -38,6 +44,13 @@ pub struct Scan<'a, 't> {
     edges: EdgeStates<'t>,
     dyndep_users: Option<Map<NodeId, Vec<EdgeId>>>,
     older_ninja: OlderNinja,
+    systems: FileSystems,
+    /// The content of files; `None` if only times decide.
+    pub contents: Option<Contents>,
+    /// Commands that are up to date although files are newer. Their outputs and log entries get new times.
+    renewals: Vec<Renewal>,
+    /// The user wants commands to run that may be up to date.
+    any_forced: bool,
 }
 
 /// Whether ninja 1.11 or older has appended to a log of version 7.
@@ -86,6 +99,10 @@ impl<'a, 't> Scan<'a, 't> {
             edges,
             dyndep_users: None,
             older_ninja: OlderNinja::NotFound(0),
+            systems: FileSystems::default(),
+            contents: None,
+            renewals: Vec::new(),
+            any_forced: false,
         }
     }
 
@@ -100,6 +117,9 @@ impl<'a, 't> Scan<'a, 't> {
         self.prefetched_depfiles.clear();
         self.files = FileStates::new(self.graph.node_count());
         self.edges = EdgeStates::new(self.graph.edge_count());
+        self.systems = FileSystems::default();
+        self.renewals.clear();
+        self.contents.iter_mut().for_each(Contents::reset);
     }
 
     /// Returns whether the node is known to be out of date or missing.
@@ -126,6 +146,11 @@ impl<'a, 't> Scan<'a, 't> {
         self.edges.deps_missing(edge)
     }
 
+    /// Returns whether the edge must run whatever its inputs are.
+    pub fn must_run(&self, edge: EdgeId) -> bool {
+        self.edges.deps_missing(edge) || self.edges.is_forced(edge)
+    }
+
     /// Marks the edge as unvisited, so that the next walk visits it again. Returns whether it had been visited.
     pub fn unmark(&mut self, edge: EdgeId) -> bool {
         let visited = self.edges.mark(edge) != Mark::Unvisited;
@@ -137,6 +162,13 @@ impl<'a, 't> Scan<'a, 't> {
     pub fn expected_ms(&self, edge: EdgeId) -> Option<i64> {
         let entry = self.graph.edge(edge).outs.iter().find_map(|&out| self.log.lookup(self.graph, out))?;
         Some(i64::from(entry.end_ms) - i64::from(entry.start_ms))
+    }
+
+    /// Makes the edge run even if it is up to date. Call before the walks.
+    pub fn force(&mut self, edge: EdgeId) {
+        self.any_forced = true;
+        self.edges.force(edge);
+        self.explanations.note(self.graph.edge(edge).outs[0], Explanation::Forced);
     }
 
     pub fn set_clean(&mut self, node: NodeId) {
@@ -256,9 +288,9 @@ impl<'a, 't> Scan<'a, 't> {
             self.edges.set_expanded(frame.edge);
             if !self.load_deps(frame.edge)? {
                 self.edges.set_deps_missing(frame.edge);
-                frame.dirty = true;
             }
         }
+        frame.dirty |= self.must_run(frame.edge);
         validations.extend(self.graph.edge(frame.edge).validations);
         Ok(())
     }
@@ -308,7 +340,7 @@ impl<'a, 't> Scan<'a, 't> {
 
     /// Called after all inputs were visited: sets the outputs' dirty states.
     fn leave(&mut self, frame: &Frame) -> Result<()> {
-        let dirty = frame.dirty || self.outputs_dirty(frame.edge, frame.newest_input)?;
+        let dirty = frame.dirty || self.is_out_of_date(frame.edge, frame.newest_input)?;
         let edge = self.graph.edge(frame.edge);
         if dirty {
             for out in edge.outs {
@@ -324,7 +356,7 @@ impl<'a, 't> Scan<'a, 't> {
     }
 
     /// Returns whether any output is missing, older than `newest_input`, or made by a different command.
-    pub fn outputs_dirty(&mut self, edge: EdgeId, newest_input: Option<NodeId>) -> Result<bool> {
+    fn outputs_dirty(&mut self, edge: EdgeId, newest_input: Option<NodeId>) -> Result<bool> {
         if self.graph.edge(edge).is_phony() {
             return Ok(self.phony_outputs_dirty(edge, newest_input));
         }
@@ -411,8 +443,8 @@ impl<'a, 't> Scan<'a, 't> {
     fn stat(&mut self, node: NodeId) -> Result<()> {
         if !self.files.is_known(node) {
             let path = self.graph.path(node);
-            let mtime = self.disk.mtime(path).map_err(|error| Error::stat(path, &error))?;
-            self.files.set_prefetched(node, mtime);
+            let found = self.disk.observe(path, &self.systems).map_err(|error| Error::stat(path, &error))?;
+            self.files.set_prefetched(node, found);
         }
         self.files.mark_seen(node);
         Ok(())

@@ -4,6 +4,7 @@ pub mod dir;
 pub mod dir_tree;
 pub mod file;
 pub mod file_stamp;
+pub mod fingerprint;
 pub mod inotify;
 pub mod lock;
 pub mod mounts;

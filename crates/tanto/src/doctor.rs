@@ -162,9 +162,10 @@ mod tests {
             "verify-checkpoints|none|default",
             "threads|2|TANTO_THREADS",
             "snapshots|always|TANTO_SNAPSHOT",
+            "content|content decides (under the name ninja: timestamps)|default",
             "record|off|command line",
         ];
-        assert_eq!(out[2..20], expected);
+        assert_eq!(out[2..21], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

@@ -1,6 +1,7 @@
 //! Runs `ninja` and `tanto build`: loads the manifest, rebuilds it if it is dirty, and builds the targets, in ninja's
 //! order.
 
+mod contents;
 mod execute;
 mod job_slots;
 mod logs;
@@ -65,6 +66,7 @@ pub struct BuildRun<'o> {
     build_dir_lock: Option<BuildDirLock>,
     checks: SnapshotChecks,
     reported_record_error: bool,
+    reported_content_error: bool,
     reported_older_ninja: bool,
     was_interrupted: bool,
     /// The files the build depends on, for `--watch`.
@@ -118,6 +120,7 @@ impl<'o> BuildRun<'o> {
             build_dir_lock: None,
             checks: SnapshotChecks::default(),
             reported_record_error: false,
+            reported_content_error: false,
             reported_older_ninja: false,
             was_interrupted: false,
             sources: Vec::new(),
@@ -200,6 +203,7 @@ impl BuildRun<'_> {
         let explanations = Explanations::new(self.explain_level());
         let mut scan = Scan::new(&mut graph, &mut disk, &mut logs.build, &mut logs.deps, explanations);
         scan.prefetch.threads = self.options.settings.threads.value;
+        scan.contents = self.contents();
         let (history, state) = (OnceCell::new(), self.state.clone());
         // Opened lazily: a no-op build does not need it.
         let past = |output: &[u8]| history.get_or_init(|| History::open(&state)).cost(output);

@@ -106,9 +106,21 @@ impl fmt::Display for ByteSize {
 /// Each is 1024 times the previous one.
 const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
 
+/// Writes a number with commas: `1,204`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let comma = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
+    digits.chars().enumerate().flat_map(|(at, digit)| comma(at).then_some(',').into_iter().chain([digit])).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_are_grouped() {
+        assert_eq!([0, 999, 1_204, 1_234_567].map(grouped), ["0", "999", "1,204", "1,234,567"]);
+    }
 
     #[test]
     fn short_sizes_are_short() {

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 
+use tanto_cas::FileDigest;
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint};
 use tanto_sys::fs::{file, stat};
 use tanto_sys::threads::ThreadLimit;
 
@@ -16,8 +18,40 @@ impl Disk for RealDisk {
         stat::mtime(path)
     }
 
-    fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], threads: ThreadLimit) {
-        stat::mtimes(path, found, threads);
+    fn observe(&mut self, path: &[u8], systems: &FileSystems) -> io::Result<FileState> {
+        systems.observe(path)
+    }
+
+    fn observe_all(
+        &mut self,
+        path: &PathByIndex<'_>,
+        systems: &FileSystems,
+        found: &mut [FileState],
+        threads: ThreadLimit,
+    ) {
+        stat::observe(path, systems, found, threads);
+    }
+
+    fn size(&self, path: &[u8]) -> io::Result<u64> {
+        Ok(stat::stat(path)?.map_or(0, |found| found.size))
+    }
+
+    fn digest(&self, path: &[u8], systems: &FileSystems) -> io::Result<Option<FileDigest>> {
+        FileDigest::of(file::path(path), systems)
+    }
+
+    fn may_renew(&self, path: &[u8]) -> bool {
+        FileSystems::may_renew(file::path(path))
+    }
+
+    fn renew(
+        &mut self,
+        path: &[u8],
+        expected: Fingerprint,
+        mtime: Mtime,
+        systems: &FileSystems,
+    ) -> io::Result<FileState> {
+        systems.renew(path, expected, mtime)
     }
 
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {

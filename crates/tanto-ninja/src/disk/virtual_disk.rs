@@ -4,11 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tanto_cas::{Digest, FileDigest};
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint, Trust};
+
 use super::{Disk, Mtime};
 
 struct File {
     mtime: Mtime,
     content: Vec<u8>,
+    /// Differs after each change.
+    version: u64,
 }
 
 #[derive(Default)]
@@ -16,6 +21,20 @@ struct Inner {
     files: BTreeMap<Vec<u8>, File>,
     read_only: BTreeSet<Vec<u8>>,
     now: Mtime,
+    versions: u64,
+}
+
+impl Inner {
+    fn file(&mut self, content: &[u8]) -> File {
+        self.versions += 1;
+        File { mtime: self.now, content: content.into(), version: self.versions }
+    }
+}
+
+impl File {
+    fn state(&self) -> FileState {
+        FileState { mtime: self.mtime, fingerprint: Fingerprint(self.version) }
+    }
 }
 
 /// A handle; its clones share the files, so that a test's commands can change files of a build.
@@ -50,16 +69,16 @@ impl VirtualDisk {
     /// Creates or replaces a file, with the clock's time.
     pub fn put(&self, path: &str, content: &str) {
         let mut inner = self.lock();
-        let file = File { mtime: inner.now, content: content.into() };
+        let file = inner.file(content.as_bytes());
         inner.files.insert(path.into(), file);
     }
 
     /// Sets a file's mtime to the clock's time; creates the file if needed.
     pub fn touch(&self, path: &str) {
         let mut inner = self.lock();
-        let now = inner.now;
-        let fresh = || File { mtime: 0, content: Vec::new() };
-        inner.files.entry(path.into()).or_insert_with(fresh).mtime = now;
+        let content = inner.files.get(path.as_bytes()).map_or(Vec::new(), |file| file.content.clone());
+        let file = inner.file(&content);
+        inner.files.insert(path.into(), file);
     }
 
     /// Deletes a file if it exists.
@@ -87,6 +106,41 @@ impl Disk for VirtualDisk {
         Ok(self.lock().files.get(path).map_or(0, |file| file.mtime))
     }
 
+    fn observe(&mut self, path: &[u8], _: &FileSystems) -> io::Result<FileState> {
+        Ok(self.lock().files.get(path).map_or(FileState::default(), File::state))
+    }
+
+    fn size(&self, path: &[u8]) -> io::Result<u64> {
+        Ok(self.lock().files.get(path).map_or(0, |file| file.content.len() as u64))
+    }
+
+    fn digest(&self, path: &[u8], _: &FileSystems) -> io::Result<Option<FileDigest>> {
+        let of = |file: &File| FileDigest {
+            digest: Digest::of(&file.content),
+            state: file.state(),
+            ctime: file.mtime,
+            trust: Trust::Known,
+        };
+        Ok(self.lock().files.get(path).map(of))
+    }
+
+    fn may_renew(&self, path: &[u8]) -> bool {
+        self.lock().files.contains_key(path)
+    }
+
+    fn renew(&mut self, path: &[u8], expected: Fingerprint, mtime: Mtime, _: &FileSystems) -> io::Result<FileState> {
+        let mut inner = self.lock();
+        inner.versions += 1;
+        let version = inner.versions;
+        let found = inner
+            .files
+            .get_mut(path)
+            .filter(|file| file.state().fingerprint == expected)
+            .ok_or(io::ErrorKind::NotFound)?;
+        (found.mtime, found.version) = (mtime, version);
+        Ok(found.state())
+    }
+
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let inner = self.lock();
         // The system's own error, so that messages are the same as on a real disk.
@@ -98,7 +152,7 @@ impl Disk for VirtualDisk {
         if inner.read_only.contains(path) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let file = File { mtime: inner.now, content: content.into() };
+        let file = inner.file(content);
         inner.files.insert(path.into(), file);
         Ok(())
     }

@@ -31,14 +31,14 @@ impl Plan<'_> {
         let edge = self.edge(job);
         // A job may have run before a dyndep file added this node as its input.
         let waits = ctx.schedule.is_wanted(job) && ctx.schedule.state(job) == State::Waiting;
-        if !waits || ctx.scan.deps_missing(edge) {
+        if !waits || ctx.scan.must_run(edge) {
             return Ok(false);
         }
         if ctx.scan.dirtying_ins(edge).any(|input| ctx.scan.is_dirty(input)) {
             return Ok(false);
         }
         let newest = newest_of(ctx.scan, edge);
-        if ctx.scan.outputs_dirty(edge, newest)? {
+        if ctx.scan.is_out_of_date(edge, newest)? {
             return Ok(false);
         }
         ctx.schedule.unwant(job);

@@ -29,7 +29,10 @@ impl Scan<'_, '_> {
         };
         if out_mtime > deps.mtime {
             self.explanations.note(out, Explanation::OldDeps { ours: deps.mtime, theirs: out_mtime });
-            return false;
+            if self.contents.is_none() {
+                return false;
+            }
+            self.edges.set_deps_stale(edge);
         }
         let ins: Vec<NodeId> = deps.ins().collect();
         self.edges.set_deps(edge, self.graph.arena.alloc_slice_copy(&ins));

@@ -6,6 +6,7 @@
 
 mod bit_set;
 mod clean_check;
+mod content;
 mod depfiles;
 mod discovered_deps;
 mod parallel;
@@ -13,9 +14,11 @@ mod subgraph;
 #[cfg(test)]
 mod tests;
 
+use tanto_sys::fs::fingerprint::FileState;
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
 
+use crate::content::Contents;
 use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
@@ -25,6 +28,7 @@ use super::output_check::DirtyInputs;
 use super::state::{EdgeStates, FileStates};
 
 use self::clean_check::{CleanCheck, CleanEdges, set_phony_mtimes};
+use self::content::ContentChanges;
 use self::depfiles::prefetch_depfiles;
 use self::discovered_deps::{DepsLookup, DiscoveredDeps, EdgeDeps, MIN_PER_THREAD};
 use self::parallel::map_chunks;
@@ -61,10 +65,11 @@ impl Scan<'_, '_> {
     pub fn prefetch(&mut self, targets: &[NodeId]) {
         self.cover_new_nodes();
         let PrefetchOptions { threads, min_files } = self.prefetch;
-        if threads == ThreadLimit::ONE || self.graph.node_count() < min_files {
+        self.contents.iter_mut().for_each(Contents::begin_walk);
+        if threads == ThreadLimit::ONE || self.graph.node_count() < min_files || self.any_forced {
             return;
         }
-        let Scan { graph, disk, log, deps_log, files, edges, .. } = self;
+        let Scan { graph, disk, log, deps_log, files, edges, systems, contents, .. } = self;
         let found = loop {
             let found = Prefetch::new(graph, deps_log, files, edges, targets, threads);
             let unread = found.discovered.unread(&found.subgraph);
@@ -83,18 +88,28 @@ impl Scan<'_, '_> {
         if nodes.len() < min_files {
             return;
         }
-        let mut mtimes = vec![0; nodes.len()];
-        disk.mtimes(&|number| graph.path_with_nul(nodes[number]), &mut mtimes, threads);
+        let mut found_states = vec![FileState::default(); nodes.len()];
+        disk.observe_all(&|number| graph.path_with_nul(nodes[number]), systems, &mut found_states, threads);
         graph.release();
-        for (&node, mtime) in nodes.iter().zip(mtimes) {
+        for (&node, &state) in nodes.iter().zip(&found_states) {
             // On an error, the walk stats the file again and reports it in its own order.
-            if mtime != UNKNOWN_MTIME {
-                files.set_prefetched(node, mtime);
+            if state.mtime != UNKNOWN_MTIME {
+                files.set_prefetched(node, state);
             }
         }
         self.prefetched = nodes;
+        if let Some(contents) = contents {
+            let sum = content::sum(&found.subgraph, files);
+            contents.sum = Some(sum);
+            contents.is_unchanged = contents.clean_sums().contains(&sum);
+            if !contents.is_unchanged {
+                content::read_changed(contents, graph, (&**disk, systems), &found.subgraph, files, threads);
+            }
+        }
+        let changed = contents.as_mut().filter(|contents| !contents.is_unchanged);
+        let changes = changed.map(|contents| ContentChanges::new(contents, graph, &found.subgraph));
         if !found.subgraph.needs_walk {
-            let checked = found.check_clean(log, files, threads);
+            let checked = found.check_clean(log, files, changes, threads);
             // The walk ignores stale records, and an edge may be in the subgraph only because of one.
             if !(checked.any_stale_deps && found.has_extra_inputs) {
                 found.mark_clean(&checked, &self.prefetched, files, edges);
@@ -156,11 +171,18 @@ impl<'s, 't> Prefetch<'s, 't> {
     }
 
     /// Finds the clean edges. All files must have been prefetched.
-    fn check_clean(&self, log: &BuildLog, files: &mut FileStates, threads: ThreadLimit) -> CleanEdges {
+    fn check_clean(
+        &self,
+        log: &BuildLog,
+        files: &mut FileStates,
+        changes: Option<ContentChanges<'_>>,
+        threads: ThreadLimit,
+    ) -> CleanEdges {
         let groups = set_phony_mtimes(self.graph, &self.subgraph, files);
         let dirty_inputs = DirtyInputs { graph: self.graph, log, files };
         let nodes = self.deps_log.nodes();
-        let checked = CleanCheck::new(&self.subgraph, &self.discovered, dirty_inputs, nodes).run(nodes, threads);
+        let checked =
+            CleanCheck::new(&self.subgraph, &self.discovered, dirty_inputs, changes, nodes).run(nodes, threads);
         for (_, group) in groups.into_iter().filter(|&(place, _)| !checked.clean[place]) {
             files.set_mtime(group, 0);
         }

@@ -1,5 +1,7 @@
 //! The states of files and edges during walks, in zeroed flat arrays: untouched parts use no memory.
 
+use tanto_sys::fs::fingerprint::{FileState, Fingerprint};
+
 use crate::disk::Mtime;
 use crate::ids::{EdgeId, NodeId};
 
@@ -14,18 +16,20 @@ const DIRTY: u8 = 8;
 pub(super) struct FileStates {
     /// For a missing phony output, the newest mtime of its inputs.
     mtimes: Vec<Mtime>,
+    fingerprints: Vec<u64>,
     marks: Vec<u8>,
 }
 
 impl FileStates {
     pub(super) fn new(count: usize) -> Self {
-        FileStates { mtimes: vec![0; count], marks: vec![0; count] }
+        FileStates { mtimes: vec![0; count], fingerprints: vec![0; count], marks: vec![0; count] }
     }
 
     /// Grows to `count` nodes.
     pub(super) fn cover(&mut self, count: usize) {
         if count > self.marks.len() {
             self.mtimes.resize(count, 0);
+            self.fingerprints.resize(count, 0);
             self.marks.resize(count, 0);
         }
     }
@@ -73,9 +77,21 @@ impl FileStates {
         self.set(node, DIRTY, dirty);
     }
 
-    pub(super) fn set_prefetched(&mut self, node: NodeId, mtime: Mtime) {
-        self.mtimes[node.index()] = mtime;
-        self.marks[node.index()] = PREFETCHED | if mtime == 0 { 0 } else { EXISTS };
+    /// Returns the state of the file itself, also if it was only prefetched. Not for a missing phony output.
+    pub(super) fn state(&self, node: NodeId) -> FileState {
+        FileState { mtime: self.mtimes[node.index()], fingerprint: Fingerprint(self.fingerprints[node.index()]) }
+    }
+
+    pub(super) fn set_prefetched(&mut self, node: NodeId, found: FileState) {
+        self.mtimes[node.index()] = found.mtime;
+        self.fingerprints[node.index()] = found.fingerprint.0;
+        self.marks[node.index()] = PREFETCHED | if found.mtime == 0 { 0 } else { EXISTS };
+    }
+
+    /// Replaces the state of an existing file.
+    pub(super) fn set_state(&mut self, node: NodeId, state: FileState) {
+        self.mtimes[node.index()] = state.mtime;
+        self.fingerprints[node.index()] = state.fingerprint.0;
     }
 
     pub(super) fn mark_seen(&mut self, node: NodeId) {
@@ -96,6 +112,8 @@ const READY: u8 = 4;
 const EXPANDED: u8 = 8;
 const DEPS_MISSING: u8 = 16;
 const DEPFILE_UNUSABLE: u8 = 32;
+const DEPS_STALE: u8 = 64;
+const FORCED: u8 = 128;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
@@ -169,6 +187,24 @@ impl<'t> EdgeStates<'t> {
 
     pub(super) fn set_deps_missing(&mut self, edge: EdgeId) {
         self.set(edge, DEPS_MISSING, true);
+    }
+
+    /// The deps record is older than the output. It counts only if the output still has the recorded content.
+    pub(super) fn deps_stale(&self, edge: EdgeId) -> bool {
+        self.has(edge, DEPS_STALE)
+    }
+
+    pub(super) fn set_deps_stale(&mut self, edge: EdgeId) {
+        self.set(edge, DEPS_STALE, true);
+    }
+
+    /// The user wants the command to run.
+    pub(super) fn is_forced(&self, edge: EdgeId) -> bool {
+        self.has(edge, FORCED)
+    }
+
+    pub(super) fn force(&mut self, edge: EdgeId) {
+        self.set(edge, FORCED, true);
     }
 
     /// Marks the edge and everything below it as clean, so that walks skip it.

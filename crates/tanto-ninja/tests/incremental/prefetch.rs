@@ -11,6 +11,7 @@ use tanto_ninja::ids::NodeId;
 use tanto_ninja::load::{self, LoadOptions};
 use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::scan::{PrefetchOptions, Scan};
+use tanto_sys::fs::fingerprint::{FileState, FileSystems};
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
 use tanto_testing::Scratch;
@@ -163,11 +164,16 @@ impl Disk for RecordingDisk {
         self.asked.push(path.to_vec());
         self.disk.mtime(path)
     }
-    fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], _threads: ThreadLimit) {
+    fn observe(&mut self, path: &[u8], systems: &FileSystems) -> io::Result<FileState> {
+        self.asked.push(path.to_vec());
+        self.disk.observe(path, systems)
+    }
+    fn observe_all(&mut self, path: &PathByIndex<'_>, systems: &FileSystems, found: &mut [FileState], _: ThreadLimit) {
         self.at_once = found.len();
         for (number, found) in found.iter_mut().enumerate() {
             let path = path(number).strip_suffix(b"\0").unwrap();
-            *found = self.mtime(path).unwrap_or(UNKNOWN_MTIME);
+            let unknown = FileState { mtime: UNKNOWN_MTIME, ..FileState::default() };
+            *found = self.observe(path, systems).unwrap_or(unknown);
         }
     }
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {

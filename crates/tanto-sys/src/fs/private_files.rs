@@ -43,6 +43,13 @@ pub fn open(path: &Path) -> io::Result<File> {
     if data.is_file() && is_ours(&data) { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
+/// Opens a file for writing at its end. Fails with `PermissionDenied` if other users can write it.
+pub fn open_to_append(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let data = file.metadata()?;
+    if data.is_file() && is_ours(&data) { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
 /// Returns whether only this user can write it.
 fn is_ours(data: &Metadata) -> bool {
     user::is_trusted(data.uid()) && data.mode() & 0o022 == 0
@@ -79,10 +86,11 @@ mod tests {
         create(&file).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         assert!(create(&file).is_err() && open(&file).is_ok() && open(&dir).is_err());
+        assert!(open_to_append(&file).is_ok() && open_to_append(&dir).is_err());
         for path in [&dir, &file] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o772)).unwrap();
         }
-        assert!(!is_private_dir(&top, &dir) && open(&file).is_err());
+        assert!(!is_private_dir(&top, &dir) && open(&file).is_err() && open_to_append(&file).is_err());
         std::os::unix::fs::symlink("d", place.at("t/l")).unwrap();
         assert!(!is_private_dir(&top, &place.at("t/l")));
     }

@@ -4,19 +4,21 @@ mod accessor;
 mod many;
 mod subtree;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, futimens, open, statx};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, StatxFlags, Timespec, Timestamps, UTIME_NOW, futimens, makedev, open, statx,
+};
 
 use crate::fs::file::{path, with_c_path};
 
 pub use accessor::Accessor;
-pub use many::{mtimes, mtimes_by};
+pub use many::{mtimes_by, observe};
 
 /// Metadata of a path; symbolic links are followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +28,10 @@ pub struct Stat {
     pub size: u64,
     /// Last modification in nanoseconds since 1970, at least 1 within the first second of 1970.
     pub mtime: i64,
+    /// Last change of content or metadata, set by the file system; like `mtime`.
+    pub ctime: i64,
+    pub device: u64,
+    pub inode: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,8 +130,14 @@ unsafe fn fstatat(dir: RawFd, path: *const libc::c_char) -> io::Result<Stat> {
     }
     // SAFETY: the call succeeded and so has filled `stat`.
     let stat = unsafe { stat.assume_init() };
-    let mtime = nanoseconds(stat.st_mtime, stat.st_mtime_nsec);
-    Ok(Stat { kind: kind(stat.st_mode), size: stat.st_size.cast_unsigned(), mtime })
+    Ok(Stat {
+        kind: kind(stat.st_mode),
+        size: stat.st_size.cast_unsigned(),
+        mtime: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    })
 }
 
 /// Opens a directory only as a starting point for paths.
@@ -137,21 +149,44 @@ fn call_statx(path: &[u8]) -> io::Result<Stat> {
     if path.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let wanted = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
+    let wanted = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::CTIME | StatxFlags::INO;
     // Like C's `stat`, does not trigger automounts.
     let stat = statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted)?;
-    let mtime = nanoseconds(stat.stx_mtime.tv_sec, i64::from(stat.stx_mtime.tv_nsec));
-    Ok(Stat { kind: kind(u32::from(stat.stx_mode)), size: stat.stx_size, mtime })
+    Ok(Stat {
+        kind: kind(u32::from(stat.stx_mode)),
+        size: stat.stx_size,
+        mtime: nanoseconds(stat.stx_mtime.tv_sec, i64::from(stat.stx_mtime.tv_nsec)),
+        ctime: nanoseconds(stat.stx_ctime.tv_sec, i64::from(stat.stx_ctime.tv_nsec)),
+        device: makedev(stat.stx_dev_major, stat.stx_dev_minor),
+        inode: stat.stx_ino,
+    })
 }
 
 fn call_std(name: &[u8]) -> io::Result<Stat> {
-    let data = fs::metadata(path(name))?;
-    let kind = match data.file_type() {
-        it if it.is_file() => FileKind::File,
-        it if it.is_dir() => FileKind::Directory,
-        _ => FileKind::Other,
-    };
-    Ok(Stat { kind, size: data.len(), mtime: since_1970(data.modified()?) })
+    Stat::of_metadata(&fs::metadata(path(name))?)
+}
+
+impl Stat {
+    /// Returns the metadata of an open file.
+    pub fn of(file: &File) -> io::Result<Stat> {
+        Stat::of_metadata(&file.metadata()?)
+    }
+
+    fn of_metadata(data: &Metadata) -> io::Result<Stat> {
+        let kind = match data.file_type() {
+            it if it.is_file() => FileKind::File,
+            it if it.is_dir() => FileKind::Directory,
+            _ => FileKind::Other,
+        };
+        Ok(Stat {
+            kind,
+            size: data.len(),
+            mtime: since_1970(data.modified()?),
+            ctime: nanoseconds(data.ctime(), data.ctime_nsec()),
+            device: data.dev(),
+            inode: data.ino(),
+        })
+    }
 }
 
 fn kind(mode: u32) -> FileKind {

@@ -53,6 +53,7 @@ impl BuildRun<'_> {
         }
         let builddir = builddir::path(frontend.scan.graph).to_vec();
         self.warn_of_older_ninja(frontend.scan.found_older_ninja(), &builddir);
+        self.renew(frontend)?;
         if !schedule.has_work() {
             frontend.new_plan();
             return Ok(false);
@@ -91,6 +92,7 @@ impl BuildRun<'_> {
         pending: &mut Option<PendingSnapshot<'_>>,
     ) -> RunResult<()> {
         let targets = self.targets(frontend, builddir)?;
+        self.force_targets(frontend, &targets)?;
         self.follow(frontend, builddir)?;
         let jobserver = self.connect_jobserver();
         let mut schedule = Schedule::new();
@@ -99,9 +101,11 @@ impl BuildRun<'_> {
         self.stats.time("dirty check", adding).map_err(|error| self.failed(&error))?;
         self.check()?;
         self.warn_of_older_ninja(frontend.scan.found_older_ninja(), builddir);
+        self.renew(frontend)?;
         if !schedule.has_work() {
+            let text = self.note_up_to_date(frontend);
             if self.options.settings.verbosity.value != Verbosity::Quiet {
-                self.info(b"no work to do.");
+                self.info(&text);
             }
             return Ok(());
         }
@@ -210,6 +214,7 @@ impl BuildRun<'_> {
         let outcome = self.stats.time("run", || run.run());
         self.was_interrupted = outcome == BuildOutcome::Interrupted;
         drop(runner);
+        self.record_contents(frontend);
         self.finish_recording();
         Ok((outcome, signals_wait))
     }

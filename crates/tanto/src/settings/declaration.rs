@@ -98,6 +98,7 @@ macro_rules! settings {
             flags::WARNING,
             flags::WATCH,
             flags::FOLLOW,
+            flags::AGAIN,
             flags::TRACE,
         ];
     };
@@ -328,6 +329,20 @@ settings! {
         doctor: snapshots::text;
         variable "TANTO_SNAPSHOT" = snapshots::parse, "'auto', 'always' or 'off'",
             "Use of snapshots of loaded manifests: auto (where they save time), always, or off.";
+    }
+    content: bool {
+        default: false, true;
+        doctor: text::content;
+        flag Content = values::on_or_off, Flag {
+            value: one_of("MODE", &["on", "off"], "'on' or 'off'"),
+            doc: "compare the content of files whose timestamps changed",
+            note: " [default=on]",
+            more: "A command does not run again if its inputs and outputs have the content of its last run, whatever their \
+                   timestamps; its outputs and its log entry then get new times. It does run again if an input was \
+                   replaced by an older file with other content. Digests are kept in .tanto/contents. See docs/content.md. \
+                   Under the name ninja the default is off.",
+            ..long("content")
+        };
     }
     record: bool {
         default: true, true;

@@ -34,7 +34,9 @@ pub enum Id {
     VerifyCheckpoints,
     Watch,
     Follow,
+    Again,
     Trace,
+    Content,
 }
 
 /// The sources that may give an option.
@@ -321,6 +323,16 @@ pub const FOLLOW: Flag = Flag {
     doc: "show the output of a running command",
     more: "Shows its last lines below its row on the terminal: those of the command that makes TARGET, or of the \
     longest-running command.",
+    ..OPTION
+};
+
+pub const AGAIN: Flag = Flag {
+    id: Id::Again,
+    long: Some("again"),
+    group: Group::Build,
+    doc: "run the commands of the targets even if they are up to date",
+    more: "The targets must be named. For a group, such as `all`, the commands of its members run again. Where content decides, \
+    a new timestamp makes no command run.",
     ..OPTION
 };
 

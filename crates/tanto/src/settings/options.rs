@@ -24,6 +24,8 @@ pub struct Options {
     pub watch: bool,
     /// The command whose output is shown while it runs.
     pub follow: Option<FollowTarget>,
+    /// Run the commands of the targets even if they are up to date.
+    pub again: bool,
     /// The file for what commands look at.
     pub trace: Option<PathBuf>,
     /// Empty for the default targets.
@@ -45,6 +47,7 @@ impl Options {
             tool: low.tool,
             watch: low.watch,
             follow: low.follow,
+            again: low.again,
             trace: low.trace,
             targets: low.targets,
             cache,

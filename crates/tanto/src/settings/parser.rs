@@ -51,6 +51,8 @@ pub struct LowArgs {
     pub watch: bool,
     /// `--follow`
     pub follow: Option<FollowTarget>,
+    /// `--again`
+    pub again: bool,
     /// `--trace`
     pub trace: Option<PathBuf>,
     /// Those that are settings.
@@ -116,6 +118,7 @@ impl OptionParser<'_> {
             Id::Watch => low.watch = true,
             Id::Follow if value.is_empty() => low.follow = Some(FollowTarget::Longest),
             Id::Follow => low.follow = Some(FollowTarget::Target(value.to_vec())),
+            Id::Again => low.again = true,
             Id::Trace => low.trace = Some(OsStr::from_bytes(value).into()),
             Id::Verbose | Id::Quiet => self.set(low, flag, b"yes")?,
             _ => self.set(low, flag, value)?,

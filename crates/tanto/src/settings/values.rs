@@ -288,6 +288,10 @@ pub mod text {
         version.map_or_else(|| "as the other ninja in PATH, else 7".into(), |version| version.to_string())
     }
 
+    pub fn content(is_on: &bool) -> String {
+        if *is_on { "content decides (under the name ninja: timestamps)" } else { "timestamps decide" }.into()
+    }
+
     pub fn on_or_off(is_on: &bool) -> String {
         if *is_on { "on" } else { "off" }.into()
     }

@@ -14,6 +14,7 @@ use crate::logs::Deps;
 use super::super::output_check::{DirtyInputs, NO_INPUT};
 use super::super::state::FileStates;
 use super::bit_set::BitSet;
+use super::content::ContentChanges;
 use super::discovered_deps::{DiscoveredDeps, EdgeDeps, MIN_PER_THREAD};
 use super::parallel::{map_chunks, map_indices};
 use super::subgraph::Subgraph;
@@ -32,6 +33,9 @@ pub(super) struct CleanCheck<'s, 't, 'l> {
     subgraph: &'s Subgraph,
     discovered: &'s DiscoveredDeps<'l>,
     dirty_inputs: DirtyInputs<'s, 't>,
+    /// `None` if the content of no file changed.
+    changes: Option<ContentChanges<'s>>,
+    nodes: &'s [NodeId],
     /// By id in the deps log.
     mtimes: Vec<Mtime>,
     /// The maximum of `mtimes`.
@@ -45,7 +49,8 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
         subgraph: &'s Subgraph,
         discovered: &'s DiscoveredDeps<'l>,
         dirty_inputs: DirtyInputs<'s, 't>,
-        nodes: &[NodeId],
+        changes: Option<ContentChanges<'s>>,
+        nodes: &'s [NodeId],
     ) -> Self {
         let mut mtimes = vec![0; nodes.len()];
         let mut newest = NO_INPUT;
@@ -56,7 +61,8 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
             mtimes[number as usize] = mtime;
             newest = newest.max(mtime);
         }
-        CleanCheck { subgraph, discovered, dirty_inputs, mtimes, newest, any_stale_deps: AtomicBool::new(false) }
+        let any_stale_deps = AtomicBool::new(false);
+        CleanCheck { subgraph, discovered, dirty_inputs, changes, nodes, mtimes, newest, any_stale_deps }
     }
 
     pub(super) fn run(&self, nodes: &[NodeId], threads: ThreadLimit) -> CleanEdges {
@@ -95,6 +101,12 @@ impl<'s, 't, 'l> CleanCheck<'s, 't, 'l> {
         if edge.is_phony() {
             let files = self.dirty_inputs.files;
             return Ok(edge.outs.iter().all(|&out| files.exists(out) || (files.is_known(out) && !edge.ins.is_empty())));
+        }
+        let deps_of_edge = &self.discovered.edges[place];
+        let concern =
+            |changes: &ContentChanges<'_>| changes.concern(self.dirty_inputs.graph, id, deps_of_edge, self.nodes);
+        if self.changes.as_ref().is_some_and(concern) {
+            return Ok(false);
         }
         let newest =
             newest_of(self.dirty_inputs.files, edge.dirtying_ins()).max(newest_of(self.dirty_inputs.files, listed));

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
 
 use super::{StatCall, subtree};
+use crate::fs::fingerprint::{FileState, FileSystems};
 use crate::machine::cpu;
 use crate::threads::ThreadLimit;
 
@@ -27,19 +28,24 @@ const BLOCKED_CALLS: i64 = 4;
 /// 4.5 to 6.2 s, 4 took 1.4 to 1.7 s, 16 took 0.8 to 1.0 s, 32 and 64 between 0.7 and 1.1 s.
 const MAX_BLOCKED_THREADS: usize = 32;
 
-/// Determines the mtime of each path, as `mtime` does; `UNKNOWN_MTIME` for an error. `path` returns NUL-terminated
-/// paths (anything else is an error). Uses as many threads as processors, and more while calls block. Sorted lists are
+/// Determines the state of each path; `UNKNOWN_MTIME` for an error. `path` returns NUL-terminated paths (anything else is
+/// an error). Uses as many threads as processors, and more while calls block. Sorted lists are
 /// faster, since neighbours share directories.
-pub fn mtimes<'p>(path: impl Fn(usize) -> &'p [u8] + Sync, found: &mut [i64], threads: ThreadLimit) {
+pub fn observe<'p>(
+    path: impl Fn(usize) -> &'p [u8] + Sync,
+    systems: &FileSystems,
+    found: &mut [FileState],
+    threads: ThreadLimit,
+) {
     let first = match threads.limit(found.len() / PATHS_PER_THREAD) {
         0 | 1 => 1,
         worth => worth.min(cpu::count()).max(1),
     };
-    let ask = |first: usize, found: &mut [i64]| subtree::mtimes(|index| path(first + index), found);
+    let ask = |first: usize, found: &mut [FileState]| subtree::observe(|index| path(first + index), systems, found);
     WorkQueue::new(found, PIECE_SIZE, ask).run(first, threads.limit(first.max(MAX_BLOCKED_THREADS)));
 }
 
-/// Like `mtimes`, with the given call and number of threads (at least one); `None` for an error.
+/// Determines the mtimes with the given call and number of threads (at least one); `None` for an error.
 pub fn mtimes_by(call: StatCall, paths: &[&[u8]], threads: usize) -> Vec<Option<i64>> {
     let mut found = vec![None; paths.len()];
     let piece = (paths.len() / threads.max(1)).clamp(1, PIECE_SIZE);

@@ -3,7 +3,11 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::fs::{Mode, OFlags, openat};
+
+use crate::fs::fingerprint::{FileState, FileSystems, Fingerprint, Observer};
 
 use super::{UNKNOWN_MTIME, fstatat, missing_is_none, open_dir};
 
@@ -16,15 +20,19 @@ const MIN_RUN: usize = 32;
 /// Longest path, with its NUL, that the kernel accepts. A longer one is an error even if its remainder is short.
 const MAX_PATH: usize = libc::PATH_MAX as usize;
 
-/// Determines the mtimes of NUL-terminated paths.
-pub fn mtimes<'p>(path: impl Fn(usize) -> &'p [u8], found: &mut [i64]) {
+/// Determines the states of NUL-terminated paths.
+pub fn observe<'p>(path: impl Fn(usize) -> &'p [u8], systems: &FileSystems, found: &mut [FileState]) {
+    let mut observer = Observer::new(systems);
     let mut at = 0;
     while at < found.len() {
         let run = Run::at(at, found.len(), &path);
         let dir = run.open();
         for (index, found) in (at..run.end).zip(&mut found[at..run.end]) {
             let path = path(index);
-            *found = dir.as_ref().and_then(|dir| below(dir, path, run.shared.len())).unwrap_or_else(|| whole(path));
+            let mut ask = |dir: RawFd, path: &[u8]| state(dir, path, &mut observer);
+            let below =
+                dir.as_ref().zip(rest(path, run.shared.len())).and_then(|(dir, rest)| ask(dir.as_raw_fd(), rest).ok());
+            *found = below.unwrap_or_else(|| ask(libc::AT_FDCWD, path).unwrap_or(UNKNOWN));
         }
         at = run.end;
     }
@@ -65,25 +73,27 @@ fn shared<'p>(one: &'p [u8], other: &[u8]) -> &'p [u8] {
     &one[..length]
 }
 
-/// Stats relative to the directory of the first `skipped` bytes. `None` if the result could differ from that of the
+const UNKNOWN: FileState = FileState { mtime: UNKNOWN_MTIME, fingerprint: Fingerprint::NONE };
+
+/// Returns the path without its first `skipped` bytes, a directory. `None` if the result could differ from that of the
 /// whole path.
-fn below(dir: &OwnedFd, path: &[u8], skipped: usize) -> Option<i64> {
+fn rest(path: &[u8], skipped: usize) -> Option<&[u8]> {
     let rest = &path[skipped..];
-    if path.len() > MAX_PATH || matches!(rest, [] | [b'/' | 0, ..]) {
-        return None;
-    }
-    time(dir.as_raw_fd(), rest).ok()
+    (path.len() <= MAX_PATH && !matches!(rest, [] | [b'/' | 0, ..])).then_some(rest)
 }
 
-fn whole(path: &[u8]) -> i64 {
-    time(libc::AT_FDCWD, path).unwrap_or(UNKNOWN_MTIME)
-}
-
-fn time(dir: RawFd, path: &[u8]) -> io::Result<i64> {
+fn state(dir: RawFd, path: &[u8], observer: &mut Observer<'_>) -> io::Result<FileState> {
     let path = CStr::from_bytes_with_nul(path).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: a `CStr` ends with a NUL.
     let stat = missing_is_none(unsafe { fstatat(dir, path.as_ptr()) })?;
-    Ok(stat.map_or(0, |stat| stat.mtime))
+    Ok(stat.map_or(FileState::default(), |stat| observer.state_of(&stat, || open_at(dir, path))))
+}
+
+/// Opens a file only to ask about it.
+fn open_at(dir: RawFd, path: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: the caller keeps the directory open.
+    let dir = unsafe { BorrowedFd::borrow_raw(dir) };
+    Ok(openat(dir, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 #[cfg(test)]
@@ -154,8 +164,10 @@ mod tests {
             }
             let expected: Vec<i64> = paths.iter().map(|path| mtime(path).unwrap_or(UNKNOWN_MTIME)).collect();
             let ended: Vec<Vec<u8>> = paths.iter().map(|path| [path, &b"\0"[..]].concat()).collect();
-            let mut found = vec![-1; paths.len()];
-            mtimes(|index| &ended[index], &mut found);
+            let mut found = vec![FileState::default(); paths.len()];
+            observe(|index| &ended[index], &FileSystems::default(), &mut found);
+            assert!(found.iter().all(|it| (it.mtime == 0 || *it == UNKNOWN) == (it.fingerprint == Fingerprint::NONE)));
+            let found: Vec<i64> = found.iter().map(|it| it.mtime).collect();
             let wrong = (0..paths.len()).find(|&index| found[index] != expected[index]);
             let wrong = wrong.map(|index| (String::from_utf8_lossy(&paths[index]), found[index], expected[index]));
             assert_eq!(wrong, None, "seed {seed}");
@@ -168,10 +180,10 @@ mod tests {
 
     #[test]
     fn a_path_without_nul_is_an_error() {
-        let mut found = [0; 40];
-        mtimes(|index| [&b"/dev/null"[..], b"", b"/dev/null\0"][index % 3], &mut found);
-        assert_eq!(found[..2], [UNKNOWN_MTIME; 2]);
-        assert!(found[2] > 0);
+        let mut found = [FileState::default(); 40];
+        observe(|index| [&b"/dev/null"[..], b"", b"/dev/null\0"][index % 3], &FileSystems::default(), &mut found);
+        assert_eq!(found[..2], [UNKNOWN; 2]);
+        assert!(found[2].mtime > 0);
     }
 
     #[test]

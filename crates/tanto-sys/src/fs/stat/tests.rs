@@ -3,6 +3,7 @@
 use super::*;
 use crate::error::text;
 use crate::fs::file::SHORT;
+use crate::fs::fingerprint::{FileState, FileSystems};
 use crate::threads::ThreadLimit;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -37,8 +38,10 @@ fn kind_size_and_time_are_reported() {
     let dir = Scratch::new("stat");
     dir.write("f", "four");
     fs::File::open(dir.at("f")).unwrap().set_modified(UNIX_EPOCH + Duration::new(5, 7)).unwrap();
-    let file = Stat { kind: FileKind::File, size: 4, mtime: 5_000_000_007 };
-    assert_eq!(all(&dir.bytes("f")), Some(file));
+    let file = all(&dir.bytes("f")).unwrap();
+    assert_eq!((file.kind, file.size, file.mtime), (FileKind::File, 4, 5_000_000_007));
+    assert!(file.ctime > file.mtime && file.inode > 0);
+    assert_eq!(Stat::of(&fs::File::open(dir.at("f")).unwrap()).unwrap(), file);
     symlink("f", dir.at("link")).unwrap();
     assert_eq!(all(&dir.bytes("link")), Some(file));
     assert_eq!(all(&dir.bytes(".")).unwrap().kind, FileKind::Directory);
@@ -107,9 +110,10 @@ fn many_paths_give_the_same_as_one_by_one() {
     let three = ThreadLimit::AtMost(3.try_into().unwrap());
     for count in [0, 1, 63, 64, 65, 511, 1025, 5000] {
         for threads in [ThreadLimit::ONE, three, ThreadLimit::Auto] {
-            let mut found = vec![-1; count];
-            mtimes(|index| &ended[index], &mut found, threads);
-            assert!(found.iter().zip(&expected).all(|(&found, &expected)| found == expected.unwrap_or(UNKNOWN_MTIME)));
+            let mut found = vec![FileState::default(); count];
+            observe(|index| &ended[index], &FileSystems::default(), &mut found, threads);
+            let mut pairs = found.iter().zip(&expected);
+            assert!(pairs.all(|(found, expected)| found.mtime == expected.unwrap_or(UNKNOWN_MTIME)));
         }
         for (way, threads) in StatCall::ALL.into_iter().zip([0, 1, 40]) {
             assert_eq!(mtimes_by(way, &paths[..count], threads), expected[..count]);

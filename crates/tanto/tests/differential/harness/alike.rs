@@ -15,6 +15,7 @@ use tanto_ninja::logs::{BuildLog, DepsLog};
 use tanto_ninja::scan::{PrefetchOptions, Scan};
 use tanto_ninja::targets::default_nodes;
 use tanto_ninja::tools::{self, Context};
+use tanto_sys::fs::fingerprint::{FileState, FileSystems};
 use tanto_sys::threads::ThreadLimit;
 
 /// Chunks of a few bytes, each worth a thread.
@@ -141,9 +142,19 @@ impl Disk for Below<'_> {
         RealDisk.mtime(&self.at(path))
     }
 
-    fn mtimes(&mut self, path: &PathByIndex<'_>, found: &mut [Mtime], threads: ThreadLimit) {
+    fn observe(&mut self, path: &[u8], systems: &FileSystems) -> io::Result<FileState> {
+        RealDisk.observe(&self.at(path), systems)
+    }
+
+    fn observe_all(
+        &mut self,
+        path: &PathByIndex<'_>,
+        systems: &FileSystems,
+        found: &mut [FileState],
+        threads: ThreadLimit,
+    ) {
         let paths: Vec<Vec<u8>> = (0..found.len()).map(|number| self.at(path(number))).collect();
-        RealDisk.mtimes(&|number| &paths[number], found, threads);
+        RealDisk.observe_all(&|number| &paths[number], systems, found, threads);
     }
 
     fn read(&self, path: &[u8]) -> io::Result<Vec<u8>> {

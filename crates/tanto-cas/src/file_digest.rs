@@ -1,0 +1,104 @@
+//! The digest of a file, together with the state that the file had when it was read.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use tanto_sys::fs::file_stamp::coarse_now;
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
+use tanto_sys::fs::stat::Stat;
+
+use crate::Digest;
+use crate::digest::{Hasher, read_some};
+
+/// Longer files have no digest.
+const MAX_BYTES: u64 = 4 << 30;
+
+/// Bytes that are read at a time. Most sources fit.
+const CHUNK: usize = 32 << 10;
+
+/// The content of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileDigest {
+    pub digest: Digest,
+    /// Before and after the file was read.
+    pub state: FileState,
+    /// The last change of content or metadata, in nanoseconds since 1970.
+    pub ctime: i64,
+    /// What an equal fingerprint will mean.
+    pub trust: Trust,
+}
+
+impl FileDigest {
+    /// Reads a file. Returns `None` if it changed meanwhile, is not a regular file, or is longer than 4 GiB.
+    pub fn of(path: &Path, systems: &FileSystems) -> io::Result<Option<FileDigest>> {
+        let began = coarse_now();
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.len() > MAX_BYTES {
+            return Ok(None);
+        }
+        let state = systems.state(&file)?;
+        let ctime = Stat::of(&file)?.ctime;
+        let digest = digest(&mut file, metadata.len())?;
+        let trust = systems.trust(&file, began)?;
+        let is_same = systems.state(&file)? == state;
+        Ok(digest.filter(|_| is_same).map(|digest| FileDigest { digest, state, ctime, trust }))
+    }
+}
+
+/// Returns `None` if the file is shorter than `size`.
+fn digest(file: &mut File, size: u64) -> io::Result<Option<Digest>> {
+    let mut hasher = Hasher::default();
+    let mut buffer = [0; CHUNK];
+    while hasher.size() < size {
+        match read_some(file, &mut buffer)? {
+            0 => return Ok(None),
+            length => hasher.update(&buffer[..length]),
+        }
+    }
+    Ok(Some(hasher.finish().digest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn content_and_state_belong_together() {
+        let dir = Scratch::new("file-digest");
+        let path = dir.at("f");
+        for content in [&b""[..], b"x", &[7; CHUNK], &[7; 3 * CHUNK + 1]] {
+            fs::write(&path, content).unwrap();
+            let systems = FileSystems::default();
+            let found = FileDigest::of(&path, &systems).unwrap().unwrap();
+            assert_eq!(found.digest, Digest::of(content));
+            assert_eq!(found.state, systems.state(&File::open(&path).unwrap()).unwrap());
+            assert_eq!(found.trust, Trust::Racy, "it was written just now");
+        }
+    }
+
+    #[test]
+    fn only_regular_files_have_a_digest() {
+        let dir = Scratch::new("file-digest-kind");
+        let systems = FileSystems::default();
+        assert_eq!(FileDigest::of(&dir.at("."), &systems).unwrap(), None);
+        assert_eq!(FileDigest::of(Path::new("/dev/null"), &systems).unwrap(), None);
+        assert_eq!(FileDigest::of(&dir.at("none"), &systems).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // `/proc` says that its files are empty.
+        let found = FileDigest::of(Path::new("/proc/self/status"), &systems).unwrap();
+        assert!(found.is_none_or(|found| found.trust == Trust::Never));
+        let sparse = File::create(dir.at("sparse")).unwrap();
+        sparse.set_len(MAX_BYTES + 1).unwrap();
+        assert_eq!(FileDigest::of(&dir.at("sparse"), &systems).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_that_shrinks_has_no_digest() {
+        let dir = Scratch::new("file-digest-short");
+        dir.write("f", "four");
+        assert_eq!(digest(&mut File::open(dir.at("f")).unwrap(), 5).unwrap(), None);
+    }
+}

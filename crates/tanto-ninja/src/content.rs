@@ -1,0 +1,133 @@
+//! What is known about the content of files, and what each command was last run with.
+//!
+//! The knowledge is a table, kept in `.tanto/contents`. It has the digest of each file, with the fingerprint that the file
+//! had when it was read, and a record of each command: the inputs that it used and the outputs that it made, as one number
+//! each. A record belongs to one entry of `.ninja_log`. If another program has added an entry since, the record is void,
+//! and times decide.
+
+mod content_id;
+mod file;
+mod side_effects;
+mod table;
+
+use std::path::PathBuf;
+
+use tanto_cas::FileDigest;
+use tanto_sys::fs::file_stamp::coarse_now;
+
+use crate::ids::NodeId;
+
+use self::file::ContentFile;
+
+pub use self::content_id::{ContentId, PathKey};
+pub use self::table::{CommandRecord, ContentTable, FileEntry, SideEffects};
+
+/// The content of files, as far as a run needs it.
+pub struct Contents {
+    /// Where the table is read, the first that has one.
+    read_from: Vec<PathBuf>,
+    table: Option<(ContentTable, ContentFile)>,
+    /// By node; `ContentId::UNKNOWN` if it was not determined yet.
+    ids: Vec<ContentId>,
+    /// By node: 1 more than the number of the build that found its content first; 0 if that was not determined yet.
+    last_changes: Vec<u32>,
+    /// Files with another fingerprint but the content of the table.
+    pub retimed: usize,
+    /// All prefetched files have the fingerprints that they had when everything was up to date.
+    pub(crate) is_unchanged: bool,
+    /// The sum of the fingerprints of all prefetched files, if none of them is racy.
+    pub(crate) sum: Option<u64>,
+}
+
+impl Contents {
+    pub fn new(read_from: Vec<PathBuf>) -> Contents {
+        Contents {
+            read_from,
+            table: None,
+            ids: Vec::new(),
+            last_changes: Vec::new(),
+            retimed: 0,
+            is_unchanged: false,
+            sum: None,
+        }
+    }
+
+    /// Forgets what was determined about files since the table was read.
+    pub fn reset(&mut self) {
+        self.ids.clear();
+        self.last_changes.clear();
+        self.begin_walk();
+    }
+
+    /// Forgets what was determined about the files of an earlier walk as a whole.
+    pub(crate) fn begin_walk(&mut self) {
+        (self.is_unchanged, self.sum) = (false, None);
+    }
+
+    /// Returns the table; reads it at the first call.
+    pub fn table(&mut self) -> &mut ContentTable {
+        let Contents { table, read_from, .. } = self;
+        &mut table.get_or_insert_with(|| file::load(read_from, coarse_now())).0
+    }
+
+    /// Notes that everything is up to date.
+    pub fn note_clean(&mut self) {
+        if let (Some(sum), false) = (self.sum, self.is_unchanged) {
+            self.table().note_clean_sum(sum);
+        }
+    }
+
+    /// Returns the sums of fingerprints at the times when everything was up to date. Does not read the table.
+    pub(crate) fn clean_sums(&self) -> Vec<u64> {
+        match &self.table {
+            Some((table, _)) => table.clean_sums().to_vec(),
+            None => file::clean_sums(&self.read_from, coarse_now()),
+        }
+    }
+
+    /// Writes what is new to the table's file, `path`.
+    pub fn save(&mut self, path: &std::path::Path) -> std::io::Result<()> {
+        match &mut self.table {
+            Some((table, file)) => file.save(path, table, coarse_now()),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes the content of a file that was read. Returns the number of the build that found it first.
+    pub(crate) fn note_read(&mut self, key: PathKey, found: &FileDigest, is_source: bool) -> u32 {
+        let before = self.table().file(key).copied();
+        let changed = self.table().note_file(key, found);
+        let is_retimed =
+            before.is_some_and(|entry| entry.digest == found.digest && entry.fingerprint != found.state.fingerprint);
+        self.retimed += usize::from(is_source && is_retimed);
+        changed
+    }
+
+    pub(crate) fn last_change(&self, node: NodeId) -> Option<u32> {
+        self.last_changes.get(node.index()).and_then(|found| found.checked_sub(1))
+    }
+
+    pub(crate) fn set_last_change(&mut self, node: NodeId, build: u32) {
+        if node.index() >= self.last_changes.len() {
+            self.last_changes.resize(node.index() + 1, 0);
+        }
+        self.last_changes[node.index()] = build.saturating_add(1);
+    }
+
+    /// Forgets what was determined about a file, which a command has written.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.ids.get_mut(node.index()).into_iter().for_each(|id| *id = ContentId::UNKNOWN);
+        self.last_changes.get_mut(node.index()).into_iter().for_each(|found| *found = 0);
+    }
+
+    pub(crate) fn id(&self, node: NodeId) -> Option<ContentId> {
+        self.ids.get(node.index()).copied().filter(|&id| id != ContentId::UNKNOWN)
+    }
+
+    pub(crate) fn set_id(&mut self, node: NodeId, id: ContentId) {
+        if node.index() >= self.ids.len() {
+            self.ids.resize(node.index() + 1, ContentId::UNKNOWN);
+        }
+        self.ids[node.index()] = id;
+    }
+}

@@ -1,0 +1,147 @@
+//! What the recording of finished commands needs to know about files and edges.
+
+use tanto_cas::FileDigest;
+use tanto_sys::fs::fingerprint::{FileState, Fingerprint};
+use tanto_sys::machine::cpu;
+use tanto_sys::threads::{ThreadLimit, map_parallel};
+
+use super::Scan;
+use crate::content::{ContentId, PathKey, SideEffects};
+use crate::disk::{Disk, Mtime};
+use crate::graph::{Escape, GraphView};
+use crate::hash::Set;
+use crate::ids::{EdgeId, NodeId};
+
+/// Files that a thread reads at a time.
+const FILES_AT_A_TIME: usize = 64;
+
+impl Scan<'_, '_> {
+    /// Waits until the next change of any file changes its fingerprint.
+    pub(crate) fn wait_for_next_tick(&self) {
+        self.systems.wait_for_next_tick();
+    }
+
+    /// Returns whether a walk has seen the file.
+    pub(crate) fn is_seen(&self, node: NodeId) -> bool {
+        self.files.is_seen(node)
+    }
+
+    /// Returns the state in which a walk has seen the file.
+    pub(crate) fn seen_state(&self, node: NodeId) -> Option<FileState> {
+        self.files.is_seen(node).then(|| self.files.state(node))
+    }
+
+    /// Returns the current state of a file; that of a missing one if it cannot be examined.
+    pub(crate) fn observe(&mut self, node: NodeId) -> FileState {
+        self.disk.observe(self.graph.path(node), &self.systems).unwrap_or_default()
+    }
+
+    /// Returns the current states of many files.
+    pub(crate) fn observe_all(&mut self, nodes: &[NodeId], threads: ThreadLimit) -> Vec<FileState> {
+        let mut found = vec![FileState::default(); nodes.len()];
+        let graph: &GraphView<'_> = self.graph;
+        self.disk.observe_all(&|number| graph.path_with_nul(nodes[number]), &self.systems, &mut found, threads);
+        found
+    }
+
+    /// Replaces what was known about a file.
+    pub(crate) fn set_state(&mut self, node: NodeId, state: FileState) {
+        let was_seen = self.files.is_seen(node);
+        self.files.set_prefetched(node, state);
+        if was_seen {
+            self.files.mark_seen(node);
+        }
+        self.contents.iter_mut().for_each(|contents| contents.forget(node));
+    }
+
+    /// Returns whether the table has the content of the file.
+    pub(crate) fn is_in_table(&mut self, node: NodeId) -> bool {
+        let (key, state) = (PathKey::of(self.graph.path(node)), self.files.state(node));
+        let entry = self.contents.as_mut().and_then(|contents| contents.table().file(key));
+        entry.is_some_and(|entry| entry.is_of(state))
+    }
+
+    /// Reads files; `None` for one that is not in its last state.
+    pub(crate) fn read_digests(&self, nodes: &[NodeId], threads: ThreadLimit) -> Vec<Option<FileDigest>> {
+        let (graph, disk): (&GraphView<'_>, &dyn Disk) = (self.graph, self.disk);
+        let (files, systems) = (&self.files, &self.systems);
+        let read = |node: NodeId| {
+            let found = disk.digest(graph.path(node), systems).ok().flatten();
+            found.filter(|found| found.state == files.state(node))
+        };
+        let pieces = nodes.chunks(FILES_AT_A_TIME).collect();
+        let workers = threads.limit(cpu::count());
+        let work = |nodes: &[NodeId]| nodes.iter().map(|&node| read(node)).collect::<Vec<_>>();
+        map_parallel(workers, pieces, work).concat()
+    }
+
+    pub(crate) fn note_read(&mut self, node: NodeId, found: &FileDigest) {
+        let is_source = self.graph.in_edge(node).is_none();
+        let key = PathKey::of(self.graph.path(node));
+        self.contents.iter_mut().for_each(|contents| _ = contents.note_read(key, found, is_source));
+    }
+
+    /// Adds a file, or the files of a group.
+    pub(crate) fn add_files(&self, node: NodeId, files: &mut Set<NodeId>) {
+        let mut nodes = vec![node];
+        let mut groups = Set::default();
+        while let Some(node) = nodes.pop() {
+            match self.graph.in_edge(node).map(|edge| self.graph.edge(edge)).filter(|edge| edge.is_phony()) {
+                None => _ = files.insert(node),
+                Some(group) => {
+                    if self.files.exists(node) {
+                        files.insert(node);
+                    }
+                    if groups.insert(node) {
+                        nodes.extend(group.dirtying_ins());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Replaces the discovered inputs of an edge.
+    pub(crate) fn set_discovered(&mut self, edge: EdgeId, ins: &[NodeId]) {
+        self.edges.set_deps(edge, self.graph.arena.alloc_slice_copy(ins));
+    }
+
+    pub(crate) fn discovered_ins(&self, edge: EdgeId) -> Vec<NodeId> {
+        self.edges.deps(edge).to_vec()
+    }
+
+    /// Returns whether the command may write more than its outputs. Everything else is unknown.
+    pub(crate) fn side_effects(&self, edge: EdgeId) -> SideEffects {
+        let line = self.graph.binding(edge, b"command", Escape::Shell);
+        line.map_or(SideEffects::Possible, |line| SideEffects::of_command(&line))
+    }
+
+    /// Sets the mtime of an output that is up to date. Returns whether that was possible.
+    pub(crate) fn renew_output(&mut self, out: NodeId, fingerprint: Fingerprint, mtime: Mtime) -> bool {
+        let path = self.graph.path(out);
+        let Ok(state) = self.disk.renew(path, fingerprint, mtime, &self.systems) else { return false };
+        let key = PathKey::of(path);
+        self.contents.iter_mut().for_each(|contents| contents.table().retime_file(key, state.fingerprint));
+        self.files.set_state(out, state);
+        true
+    }
+
+    /// Returns whether an output that was written just now has the content that it had before. Then its state is the new
+    /// one for its dependents.
+    pub(crate) fn has_same_content(&mut self, out: NodeId, state: FileState, max_bytes: u64) -> bool {
+        let (path, before) = (self.graph.path(out), self.files.state(out));
+        let key = PathKey::of(path);
+        let Some(contents) = &mut self.contents else { return false };
+        let Some(entry) = contents.table().file(key).filter(|entry| entry.is_of(before)).copied() else { return false };
+        if !self.disk.size(path).is_ok_and(|size| size <= max_bytes) {
+            return false;
+        }
+        let Some(found) = self.disk.digest(path, &self.systems).ok().flatten() else { return false };
+        if found.state != state || found.digest != entry.digest {
+            return false;
+        }
+        contents.note_read(key, &found, false);
+        self.files.set_state(out, state);
+        contents.set_id(out, ContentId::of_file(path, &found.digest));
+        true
+    }
+}

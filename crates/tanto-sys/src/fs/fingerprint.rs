@@ -1,0 +1,344 @@
+//! Fingerprints of files: a number that changes whenever the content does, as far as metadata can show it.
+//!
+//! A fingerprint covers the device, the inode, the size, both times, and the identity of the file system. File systems
+//! on disks are identified by their own id, which survives a reboot. All others are identified by their mount: images
+//! that were made by the same tool can have equal ids, inodes and times.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, Mode, OFlags, StatxFlags, Timespec, Timestamps, UTIME_OMIT, fstatfs, fstatvfs, futimens, open, statx,
+};
+
+use crate::fs::file_stamp::coarse_now;
+use crate::fs::stat::{FileKind, Stat, stat};
+use crate::user;
+
+/// Equal fingerprints of a path mean equal content if the file system sets change times and the file was not changed
+/// twice within one tick of its clock: see `FileSystems::trust`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fingerprint(pub u64);
+
+impl Fingerprint {
+    /// Of a file that is missing or could not be examined.
+    pub const NONE: Fingerprint = Fingerprint(0);
+}
+
+/// What one `stat` tells about a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileState {
+    /// 0 if the file is missing, `UNKNOWN_MTIME` after an error.
+    pub mtime: i64,
+    pub fingerprint: Fingerprint,
+}
+
+/// What an equal fingerprint means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// The content is the same.
+    Known,
+    /// The file had just been changed when it was read: another change in the same tick could have the same times.
+    Racy,
+    /// The file system does not promise to set the change time.
+    Never,
+}
+
+/// The file systems that were seen, by device. Create a new value for each scan: mounts can change between two scans.
+#[derive(Debug, Default)]
+pub struct FileSystems {
+    known: RwLock<Vec<FileSystem>>,
+    /// The newest change time of all files that were observed; 0 without one.
+    newest_ctime: AtomicI64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FileSystem {
+    device: u64,
+    /// Of the file system, if it is on a disk.
+    durable_id: Option<u64>,
+    mount_id: u64,
+    sets_change_times: bool,
+}
+
+/// Observes several files: most neighbours of a sorted list are on the same file system.
+pub(crate) struct Observer<'s> {
+    systems: &'s FileSystems,
+    /// That of the last file.
+    last: Option<FileSystem>,
+    newest_ctime: i64,
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Two ticks of the slowest clock.
+const TICKS: i64 = SECOND / 50;
+
+/// Longest granule of a file system that does not store fractions of a second.
+const COARSE: i64 = 2 * SECOND;
+
+/// Magic numbers (`linux/magic.h`) of file systems on disks that set change times and have an id: ext2 to ext4, XFS,
+/// btrfs, F2FS, bcachefs, ZFS.
+const ON_DISK: [i64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
+
+/// Others that set change times: tmpfs, ramfs, overlayfs.
+const OTHERS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x794c_7630];
+
+/// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: an id that is not used again before the next boot.
+const UNIQUE_MOUNT_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+impl FileSystems {
+    /// Returns the state of a file; that of a missing file is the default.
+    pub fn observe(&self, path: &[u8]) -> io::Result<FileState> {
+        let Some(found) = stat(path)? else { return Ok(FileState::default()) };
+        let open = || open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from);
+        Ok(Observer::new(self).state_of(&found, open))
+    }
+
+    /// Waits until the next change of any file that was observed will get another change time. Does not wait for files
+    /// from the future.
+    pub fn wait_for_next_tick(&self) {
+        let newest = self.newest_ctime.load(Ordering::Relaxed);
+        let limit = coarse_now().saturating_add(TICKS);
+        while newest <= limit && coarse_now() <= newest {
+            thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    /// Sets the mtime of a file. Fails if it is a symbolic link, not regular, of another user, has several links, or
+    /// has another fingerprint than `expected`. Returns the new state.
+    pub fn renew(&self, path: &[u8], expected: Fingerprint, mtime: i64) -> io::Result<FileState> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(open(path, flags, Mode::empty())?);
+        if !is_own(&file.metadata()?) || self.state(&file)?.fingerprint != expected {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let mtime = Timespec { tv_sec: mtime.div_euclid(SECOND), tv_nsec: mtime.rem_euclid(SECOND) };
+        const OMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        futimens(&file, &Timestamps { last_access: OMIT, last_modification: mtime })?;
+        self.state(&file)
+    }
+
+    /// Returns whether `renew` may set the mtime of this file.
+    pub fn may_renew(path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|data| is_own(&data))
+    }
+
+    /// Returns the state of an open file.
+    pub fn state(&self, file: &File) -> io::Result<FileState> {
+        let stat = Stat::of(file)?;
+        Ok(Observer::new(self).state_of(&stat, || Ok(file.as_fd())))
+    }
+
+    /// Returns what equal fingerprints of this file will mean, if its content was read after `began`, a value of
+    /// `coarse_now`.
+    pub fn trust(&self, file: &File, began: i64) -> io::Result<Trust> {
+        let stat = Stat::of(file)?;
+        let file_system = self.file_system(&stat, || Ok(file.as_fd()));
+        if !file_system.is_some_and(|it| it.sets_change_times) {
+            return Ok(Trust::Never);
+        }
+        let granule = if stat.ctime % SECOND == 0 { COARSE } else { TICKS };
+        Ok(if stat.ctime >= began.saturating_sub(granule) { Trust::Racy } else { Trust::Known })
+    }
+
+    fn file_system<Fd: AsFd>(&self, stat: &Stat, open: impl FnOnce() -> io::Result<Fd>) -> Option<FileSystem> {
+        let find = |known: &[FileSystem]| known.iter().copied().find(|it| it.device == stat.device);
+        if let Some(found) = find(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Some(found);
+        }
+        let new = open().and_then(|file| FileSystem::of(stat.device, file.as_fd())).ok()?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have been first, through another mount.
+        Some(find(&known).unwrap_or_else(|| {
+            known.push(new);
+            new
+        }))
+    }
+}
+
+impl<'s> Observer<'s> {
+    pub(crate) fn new(systems: &'s FileSystems) -> Observer<'s> {
+        Observer { systems, last: None, newest_ctime: 0 }
+    }
+
+    /// `open` opens the file; it is called for the first file of each device.
+    pub(crate) fn state_of<Fd: AsFd>(&mut self, stat: &Stat, open: impl FnOnce() -> io::Result<Fd>) -> FileState {
+        if self.last.is_none_or(|it| it.device != stat.device) {
+            self.last = self.systems.file_system(stat, open);
+        }
+        self.newest_ctime = self.newest_ctime.max(stat.ctime);
+        let fingerprint = self.last.map_or(Fingerprint::NONE, |file_system| file_system.fingerprint(stat));
+        FileState { mtime: stat.mtime, fingerprint }
+    }
+}
+
+impl Drop for Observer<'_> {
+    fn drop(&mut self) {
+        self.systems.newest_ctime.fetch_max(self.newest_ctime, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether this is a regular file of this user without other names, which could be in another build directory.
+fn is_own(data: &Metadata) -> bool {
+    data.is_file() && data.nlink() == 1 && data.uid() == user::effective()
+}
+
+impl FileSystem {
+    fn of(device: u64, file: BorrowedFd<'_>) -> io::Result<FileSystem> {
+        let kind = fstatfs(file)?.f_type;
+        let id = mix(fstatvfs(file)?.f_fsid, kind.cast_unsigned());
+        let is_on_disk = ON_DISK.contains(&kind);
+        Ok(FileSystem {
+            device,
+            durable_id: is_on_disk.then_some(id),
+            mount_id: mix(id, mix(device, mount_id(file))),
+            sets_change_times: is_on_disk || OTHERS.contains(&kind),
+        })
+    }
+
+    fn fingerprint(&self, stat: &Stat) -> Fingerprint {
+        // Tools that make images set all times to one whole second.
+        let id = self.durable_id.filter(|_| stat.ctime % SECOND != 0).unwrap_or(self.mount_id);
+        let times = mix(stat.mtime.cast_unsigned(), stat.ctime.cast_unsigned());
+        let kind = u64::from(stat.kind != FileKind::File);
+        Fingerprint(mix(mix(id, stat.inode), mix(times, mix(stat.size, kind))).max(1))
+    }
+}
+
+/// Returns the id of the mount; 0 if the kernel has none (before 5.8).
+fn mount_id(file: BorrowedFd<'_>) -> u64 {
+    let ask = |wanted| {
+        let found = statx(file, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
+        (found.stx_mask & wanted.bits() != 0).then_some(found.stx_mnt_id)
+    };
+    ask(UNIQUE_MOUNT_ID).or_else(|| ask(StatxFlags::MNT_ID)).unwrap_or(0)
+}
+
+/// Mixes two numbers; the order counts.
+fn mix(a: u64, b: u64) -> u64 {
+    const KEYS: [u64; 2] = [0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b];
+    let product = u128::from(a ^ KEYS[0]) * u128::from(b.rotate_left(32) ^ KEYS[1]);
+    // A product can lose bits of its factors, so both are added.
+    (product as u64 ^ (product >> 64) as u64).wrapping_add(a).wrapping_add(b.rotate_left(17))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{hard_link, rename};
+    use std::os::unix::fs::symlink;
+    use std::time::UNIX_EPOCH;
+    use tanto_testing::Scratch;
+
+    fn state(path: &std::path::Path) -> FileState {
+        FileSystems::default().state(&File::open(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_part_counts() {
+        let stat = Stat { kind: FileKind::File, size: 1, mtime: 2, ctime: 3, device: 4, inode: 5 };
+        let disk = FileSystem { device: 4, durable_id: Some(6), mount_id: 9, sets_change_times: true };
+        let others = [
+            disk.fingerprint(&Stat { kind: FileKind::Directory, ..stat }),
+            disk.fingerprint(&Stat { size: 2, ..stat }),
+            disk.fingerprint(&Stat { mtime: 3, ..stat }),
+            disk.fingerprint(&Stat { ctime: 2, ..stat }),
+            disk.fingerprint(&Stat { mtime: 3, ctime: 2, ..stat }),
+            disk.fingerprint(&Stat { inode: 1, size: 5, ..stat }),
+            FileSystem { durable_id: Some(7), ..disk }.fingerprint(&stat),
+            FileSystem { durable_id: None, ..disk }.fingerprint(&stat),
+        ];
+        let mut all: Vec<u64> = others.iter().map(|it| it.0).chain([disk.fingerprint(&stat).0]).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), others.len() + 1);
+        assert!(!all.contains(&0));
+    }
+
+    #[test]
+    fn whole_seconds_are_tied_to_the_mount() {
+        let disk = FileSystem { device: 4, durable_id: Some(6), mount_id: 7, sets_change_times: true };
+        let remounted = FileSystem { mount_id: 8, ..disk };
+        let stat = |ctime| Stat { kind: FileKind::File, size: 1, mtime: 2, ctime, device: 4, inode: 5 };
+        assert_eq!(disk.fingerprint(&stat(SECOND + 1)), remounted.fingerprint(&stat(SECOND + 1)));
+        assert_ne!(disk.fingerprint(&stat(SECOND)), remounted.fingerprint(&stat(SECOND)));
+    }
+
+    #[test]
+    fn another_file_with_the_same_times_and_size_differs() {
+        let dir = Scratch::new("fingerprint");
+        let time = UNIX_EPOCH + Duration::new(5, 7);
+        for name in ["a", "b"] {
+            dir.write(name, name);
+            File::options().write(true).open(dir.at(name)).unwrap().set_modified(time).unwrap();
+        }
+        let before = state(&dir.at("a"));
+        assert_eq!(state(&dir.at("a")), before);
+        rename(dir.at("b"), dir.at("a")).unwrap();
+        assert_eq!(state(&dir.at("a")).mtime, before.mtime);
+        assert_ne!(state(&dir.at("a")).fingerprint, before.fingerprint);
+        let before = state(&dir.at("a"));
+        hard_link(dir.at("a"), dir.at("c")).unwrap();
+        assert_eq!(state(&dir.at("c")), state(&dir.at("a")));
+        fs::write(dir.at("a"), "x").unwrap();
+        File::options().write(true).open(dir.at("a")).unwrap().set_modified(time).unwrap();
+        assert_eq!(state(&dir.at("a")).mtime, before.mtime);
+        assert_ne!(state(&dir.at("a")).fingerprint, before.fingerprint, "the change time differs");
+    }
+
+    #[test]
+    fn only_own_files_that_did_not_change_are_renewed() {
+        let dir = Scratch::new("fingerprint-renew");
+        let systems = FileSystems::default();
+        dir.write("f", "four");
+        let before = systems.observe(&dir.bytes("f")).unwrap();
+        assert_eq!(before, state(&dir.at("f")));
+        let after = systems.renew(&dir.bytes("f"), before.fingerprint, 5 * SECOND + 7).unwrap();
+        assert_eq!((after.mtime, after), (5 * SECOND + 7, systems.observe(&dir.bytes("f")).unwrap()));
+        assert!(systems.renew(&dir.bytes("f"), before.fingerprint, 6 * SECOND).is_err(), "it has changed");
+        symlink("f", dir.at("link")).unwrap();
+        assert!(systems.renew(&dir.bytes("link"), after.fingerprint, 6 * SECOND).is_err());
+        assert!(FileSystems::may_renew(&dir.at("f")) && !FileSystems::may_renew(&dir.at("link")));
+        hard_link(dir.at("f"), dir.at("other")).unwrap();
+        assert!(!FileSystems::may_renew(&dir.at("f")) && !FileSystems::may_renew(&dir.at(".")));
+        let linked = systems.observe(&dir.bytes("f")).unwrap();
+        assert!(systems.renew(&dir.bytes("f"), linked.fingerprint, 6 * SECOND).is_err());
+        assert_eq!(systems.observe(&dir.bytes("none")).unwrap(), FileState::default());
+    }
+
+    #[test]
+    fn the_next_change_has_another_change_time() {
+        let dir = Scratch::new("fingerprint-tick");
+        for number in 0..20 {
+            dir.write("f", number.to_string());
+            let systems = FileSystems::default();
+            let before = systems.observe(&dir.bytes("f")).unwrap();
+            systems.wait_for_next_tick();
+            dir.write("f", number.to_string());
+            assert_ne!(systems.observe(&dir.bytes("f")).unwrap().fingerprint, before.fingerprint);
+        }
+        let systems = FileSystems::default();
+        systems.newest_ctime.store(i64::MAX, Ordering::Relaxed);
+        systems.wait_for_next_tick();
+    }
+
+    #[test]
+    fn fresh_files_are_racy_and_virtual_ones_are_never_trusted() {
+        let dir = Scratch::new("fingerprint-trust");
+        dir.write("f", "");
+        let systems = FileSystems::default();
+        let file = File::open(dir.at("f")).unwrap();
+        let ctime = Stat::of(&file).unwrap().ctime;
+        assert_eq!(systems.trust(&file, ctime).unwrap(), Trust::Racy);
+        assert_eq!(systems.trust(&file, ctime + COARSE + 1).unwrap(), Trust::Known);
+        assert_eq!(systems.trust(&File::open("/proc/self/stat").unwrap(), i64::MAX).unwrap(), Trust::Never);
+    }
+}
