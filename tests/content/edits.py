@@ -232,7 +232,7 @@ class Tree:
         times = os.stat(self.place / name)
         text = self.text(name)
         at = self.random.randrange(len(text))
-        if text[at].isdigit():
+        if text[at].isdigit() and not text[text.rfind("\n", 0, at) + 1 :].startswith("#"):
             self.write(name, text[:at] + self.random.choice("0123456789") + text[at + 1 :])
             os.utime(self.place / name, ns=(times.st_atime_ns, times.st_mtime_ns))
 

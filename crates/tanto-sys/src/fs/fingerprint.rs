@@ -52,11 +52,17 @@ pub enum Trust {
 }
 
 /// The file systems that were seen, by device. Create a new value for each scan: mounts can change between two scans.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FileSystems {
     known: RwLock<Vec<FileSystem>>,
-    /// The newest change time of all files that were observed; 0 without one.
+    /// The newest change time of all files that were observed, and of those that were changed before this was created.
     newest_ctime: AtomicI64,
+}
+
+impl Default for FileSystems {
+    fn default() -> FileSystems {
+        FileSystems { known: RwLock::default(), newest_ctime: AtomicI64::new(coarse_now()) }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,8 +108,8 @@ impl FileSystems {
         Ok(Observer::new(self).state_of(&found, open))
     }
 
-    /// Waits until the next change of any file that was observed will get another change time. Does not wait for files
-    /// from the future.
+    /// Waits until the next change of a file will get another change time than a change before this was created, or before
+    /// the file was observed. Does not wait for files from the future.
     pub fn wait_for_next_tick(&self) {
         let newest = self.newest_ctime.load(Ordering::Relaxed);
         let limit = coarse_now().saturating_add(TICKS);
