@@ -183,7 +183,7 @@ class Tree:
     def turn_link(self):
         """A header becomes a link to one of two files."""
         name = self.source()
-        if not name.endswith(".h"):
+        if not name.endswith(".h") or name.endswith("all.h"):
             return
         path = self.place / name
         path.unlink()

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use tanto_sys::fs::file_stamp::coarse_now;
-use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust, wait_for_known_files};
 use tanto_sys::fs::stat::Stat;
 
 use crate::Digest;
@@ -13,6 +13,9 @@ use crate::digest::{Hasher, read_some};
 
 /// Longer files have no digest.
 const MAX_BYTES: u64 = 4 << 30;
+
+/// For a file of this size, it is cheaper to wait until it is no longer racy than to read it again.
+const WAIT_BYTES: u64 = 16 << 20;
 
 /// Bytes that are read at a time. Most sources fit.
 const CHUNK: usize = 32 << 10;
@@ -32,11 +35,15 @@ pub struct FileDigest {
 impl FileDigest {
     /// Reads a file. Returns `None` if it changed meanwhile, is not a regular file, or is longer than 4 GiB.
     pub fn of(path: &Path, systems: &FileSystems) -> io::Result<Option<FileDigest>> {
-        let began = coarse_now();
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             return Ok(None);
+        }
+        let mut began = coarse_now();
+        if metadata.len() >= WAIT_BYTES && systems.trust(&file, began)? == Trust::Racy {
+            wait_for_known_files();
+            began = coarse_now();
         }
         let state = systems.state(&file)?;
         let ctime = Stat::of(&file)?.ctime;
@@ -78,6 +85,14 @@ mod tests {
             assert_eq!(found.state, systems.state(&File::open(&path).unwrap()).unwrap());
             assert_eq!(found.trust, Trust::Racy, "it was written just now");
         }
+    }
+
+    #[test]
+    fn a_long_file_that_was_just_written_is_known() {
+        let dir = Scratch::new("file-digest-long");
+        File::create(dir.at("f")).unwrap().set_len(WAIT_BYTES).unwrap();
+        let found = FileDigest::of(&dir.at("f"), &FileSystems::default()).unwrap().unwrap();
+        assert_eq!(found.trust, Trust::Known);
     }
 
     #[test]

@@ -54,8 +54,8 @@ pub trait Disk: Sync {
         false
     }
     /// Sets the mtime of an output. Fails if it is not a regular file of this user with one link, or has another
-    /// fingerprint than `expected`. Returns the new state.
-    fn renew(&mut self, _path: &[u8], _expected: Fingerprint, _: Mtime, _: &FileSystems) -> io::Result<FileState> {
+    /// fingerprint than `expected`. Returns the new state. Can be called from several threads.
+    fn renew(&self, _path: &[u8], _expected: Fingerprint, _: Mtime, _: &FileSystems) -> io::Result<FileState> {
         Err(io::ErrorKind::Unsupported.into())
     }
     /// Reads a file. A missing file is `ErrorKind::NotFound`.

@@ -67,6 +67,8 @@ pub struct BuildRun<'o> {
     checks: SnapshotChecks,
     reported_record_error: bool,
     reported_content_error: bool,
+    /// Commands that are up to date by content, until they were reported.
+    renewed_commands: usize,
     reported_older_ninja: bool,
     was_interrupted: bool,
     /// The files the build depends on, for `--watch`.
@@ -121,6 +123,7 @@ impl<'o> BuildRun<'o> {
             checks: SnapshotChecks::default(),
             reported_record_error: false,
             reported_content_error: false,
+            renewed_commands: 0,
             reported_older_ninja: false,
             was_interrupted: false,
             sources: Vec::new(),

@@ -3,7 +3,7 @@
 use tanto_cas::{Digest, FileDigest};
 use tanto_sys::fs::fingerprint::{FileState, Fingerprint, Trust};
 
-use crate::hash::Map;
+use crate::hash::{Map, Set};
 use crate::logs::LoggedCommand;
 
 use super::{ContentId, PathKey};
@@ -45,7 +45,7 @@ pub struct CommandRecord {
 }
 
 /// An entry that is not in the file yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Change {
     File(PathKey),
     Command(PathKey),
@@ -63,7 +63,7 @@ pub struct ContentTable {
     commands: Map<PathKey, CommandRecord>,
     /// Sums of the fingerprints of all files of a build, at times when everything was up to date. The last one is first.
     clean_sums: Vec<u64>,
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Set<Change>,
     pub(super) sums_changed: bool,
 }
 
@@ -107,7 +107,7 @@ impl ContentTable {
         let entry = FileEntry { fingerprint, trust, digest: found.digest, changed };
         if before != Some(&entry) {
             self.files.insert(key, entry);
-            self.changes.push(Change::File(key));
+            self.changes.insert(Change::File(key));
         }
         changed
     }
@@ -116,13 +116,21 @@ impl ContentTable {
     pub fn retime_file(&mut self, key: PathKey, fingerprint: Fingerprint) {
         if let Some(entry) = self.files.get_mut(&key) {
             (entry.fingerprint, entry.trust) = (fingerprint, Trust::Racy);
-            self.changes.push(Change::File(key));
+            self.changes.insert(Change::File(key));
+        }
+    }
+
+    /// Notes that a file with this fingerprint is no longer racy.
+    pub fn settle_file(&mut self, key: PathKey, fingerprint: Fingerprint) {
+        if let Some(entry) = self.files.get_mut(&key).filter(|entry| entry.fingerprint == fingerprint) {
+            entry.trust = Trust::Known;
+            self.changes.insert(Change::File(key));
         }
     }
 
     pub fn note_command(&mut self, key: PathKey, record: CommandRecord) {
         if self.commands.insert(key, record) != Some(record) {
-            self.changes.push(Change::Command(key));
+            self.changes.insert(Change::Command(key));
         }
     }
 

@@ -44,13 +44,7 @@ impl Disk for RealDisk {
         FileSystems::may_renew(file::path(path))
     }
 
-    fn renew(
-        &mut self,
-        path: &[u8],
-        expected: Fingerprint,
-        mtime: Mtime,
-        systems: &FileSystems,
-    ) -> io::Result<FileState> {
+    fn renew(&self, path: &[u8], expected: Fingerprint, mtime: Mtime, systems: &FileSystems) -> io::Result<FileState> {
         systems.renew(path, expected, mtime)
     }
 

@@ -128,7 +128,7 @@ impl Disk for VirtualDisk {
         self.lock().files.contains_key(path)
     }
 
-    fn renew(&mut self, path: &[u8], expected: Fingerprint, mtime: Mtime, _: &FileSystems) -> io::Result<FileState> {
+    fn renew(&self, path: &[u8], expected: Fingerprint, mtime: Mtime, _: &FileSystems) -> io::Result<FileState> {
         let mut inner = self.lock();
         inner.versions += 1;
         let version = inner.versions;

@@ -87,22 +87,30 @@ impl NinjaFrontend<'_, '_> {
     }
 
     /// Gives outputs and log entries of commands that are up to date by content the times that make them up to date for
-    /// everyone.
-    pub fn renew(&mut self) -> Result<()> {
-        for renewal in self.scan.take_renewals() {
-            self.renew_one(&renewal)?;
-        }
-        self.flush_logs()
+    /// everyone. Returns the number of commands.
+    pub fn renew(&mut self) -> Result<usize> {
+        let renewals = self.scan.take_renewals();
+        self.renew_all(&renewals)?;
+        self.flush_logs()?;
+        let outputs: Vec<NodeId> = renewals.iter().flat_map(|it| it.outputs.iter().map(|&(out, _)| out)).collect();
+        self.scan.settle(&outputs);
+        Ok(renewals.len())
     }
 
-    fn renew_one(&mut self, renewal: &Renewal) -> Result<()> {
-        let Some(record) = self.scan.record_of(renewal.edge)? else { return Ok(()) };
-        for &(out, fingerprint) in &renewal.outputs {
+    fn renew_all(&mut self, renewals: &[Renewal]) -> Result<()> {
+        let renewed = self.scan.renew_outputs(renewals);
+        for (renewal, renewed) in renewals.iter().zip(renewed) {
             // An output that cannot be renewed, or was changed just now, is found again by the next build.
-            if !self.scan.renew_output(out, fingerprint, renewal.newest) {
-                return Ok(());
+            if renewed {
+                self.renew_records(renewal)?;
             }
         }
+        Ok(())
+    }
+
+    /// Queues log records with the time of the newest input.
+    fn renew_records(&mut self, renewal: &Renewal) -> Result<()> {
+        let Some(record) = self.scan.record_of(renewal.edge)? else { return Ok(()) };
         let graph = &self.scan.graph;
         let outs = graph.edge(renewal.edge).outs;
         let Some(before) = self.scan.log.lookup(graph, outs[0]) else { return Ok(()) };
@@ -156,10 +164,8 @@ impl NinjaFrontend<'_, '_> {
                 self.plan.clean_node(&mut ctx, out)?;
             }
         }
-        for renewal in self.scan.take_renewals() {
-            self.renew_one(&renewal)?;
-        }
-        Ok(())
+        let renewals = self.scan.take_renewals();
+        self.renew_all(&renewals)
     }
 
     /// Records what the commands of a build were run with. Call when the build has ended, for whatever reason.

@@ -1,13 +1,13 @@
 //! What the recording of finished commands needs to know about files and edges.
 
 use tanto_cas::FileDigest;
-use tanto_sys::fs::fingerprint::{FileState, Fingerprint};
+use tanto_sys::fs::fingerprint::{FileState, wait_for_known_files};
 use tanto_sys::machine::cpu;
 use tanto_sys::threads::{ThreadLimit, map_parallel};
 
-use super::Scan;
+use super::{Renewal, Scan};
 use crate::content::{ContentId, PathKey, SideEffects};
-use crate::disk::{Disk, Mtime};
+use crate::disk::Disk;
 use crate::graph::{Escape, GraphView};
 use crate::hash::Set;
 use crate::ids::{EdgeId, NodeId};
@@ -115,14 +115,42 @@ impl Scan<'_, '_> {
         line.map_or(SideEffects::Possible, |line| SideEffects::of_command(&line))
     }
 
-    /// Sets the mtime of an output that is up to date. Returns whether that was possible.
-    pub(crate) fn renew_output(&mut self, out: NodeId, fingerprint: Fingerprint, mtime: Mtime) -> bool {
-        let path = self.graph.path(out);
-        let Ok(state) = self.disk.renew(path, fingerprint, mtime, &self.systems) else { return false };
-        let key = PathKey::of(path);
-        self.contents.iter_mut().for_each(|contents| contents.table().retime_file(key, state.fingerprint));
-        self.files.set_state(out, state);
-        true
+    /// Sets the mtimes of the outputs. Returns, for each renewal, whether that was possible for all of its outputs.
+    pub(crate) fn renew_outputs(&mut self, renewals: &[Renewal]) -> Vec<bool> {
+        let (graph, disk, systems): (&GraphView<'_>, &dyn Disk, _) = (self.graph, self.disk, &self.systems);
+        let renew = |renewal: &Renewal| -> Option<Vec<FileState>> {
+            let renew = |&(out, before)| disk.renew(graph.path(out), before, renewal.newest, systems).ok();
+            renewal.outputs.iter().map(renew).collect()
+        };
+        let pieces = renewals.chunks(FILES_AT_A_TIME).collect();
+        let work = |renewals: &[Renewal]| renewals.iter().map(renew).collect::<Vec<_>>();
+        let workers = self.prefetch.threads.limit(cpu::count());
+        let renewed = map_parallel(workers, pieces, work).into_iter().flatten();
+        let mut done = Vec::with_capacity(renewals.len());
+        for (renewal, states) in renewals.iter().zip(renewed) {
+            done.push(states.is_some());
+            for (&(out, _), state) in renewal.outputs.iter().zip(states.into_iter().flatten()) {
+                let key = PathKey::of(self.graph.path(out));
+                self.contents.iter_mut().for_each(|contents| contents.table().retime_file(key, state.fingerprint));
+                self.files.set_state(out, state);
+            }
+        }
+        done
+    }
+
+    /// Waits until renewed outputs can be trusted, which costs less than to read them again.
+    pub(crate) fn settle(&mut self, outputs: &[NodeId]) {
+        if outputs.is_empty() {
+            return;
+        }
+        wait_for_known_files();
+        let found = self.observe_all(outputs, self.prefetch.threads);
+        let Some(contents) = &mut self.contents else { return };
+        for (&out, found) in outputs.iter().zip(found) {
+            if found == self.files.state(out) {
+                contents.table().settle_file(PathKey::of(self.graph.path(out)), found.fingerprint);
+            }
+        }
     }
 
     /// Returns whether an output that was written just now has the content that it had before. Then its state is the new

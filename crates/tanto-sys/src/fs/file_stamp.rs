@@ -110,13 +110,30 @@ fn nanoseconds(seconds: i64, rest: i64) -> i64 {
 }
 
 /// Returns the time that a local file system would now give to a file, in nanoseconds since 1970. It lags behind the
-/// real time by up to a tick.
+/// real time by up to a tick. Since Linux 6.13, a file system may also give the real time.
 pub fn coarse_now() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place for the answer; the call writes nothing else.
-    let code = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now) };
-    assert_eq!(code, 0, "Linux always has CLOCK_REALTIME_COARSE");
-    nanoseconds(now.tv_sec, now.tv_nsec)
+    read_clock(libc::CLOCK_REALTIME_COARSE, libc::clock_gettime)
+}
+
+/// Returns the real time. No file was changed later before this call.
+pub fn fine_now() -> i64 {
+    read_clock(libc::CLOCK_REALTIME, libc::clock_gettime)
+}
+
+/// Returns the time between two ticks of the clock of `coarse_now`, in nanoseconds.
+pub fn coarse_resolution() -> i64 {
+    read_clock(libc::CLOCK_REALTIME_COARSE, libc::clock_getres)
+}
+
+fn read_clock(
+    clock: libc::clockid_t,
+    call: unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int,
+) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write an answer to `time` and nothing else.
+    let code = unsafe { call(clock, &raw mut time) };
+    assert_eq!(code, 0, "Linux always has these clocks");
+    nanoseconds(time.tv_sec, time.tv_nsec)
 }
 
 /// Magic numbers (`linux/magic.h`) of file systems with local clocks: ext2 to ext4, XFS, btrfs, tmpfs, overlayfs, F2FS,

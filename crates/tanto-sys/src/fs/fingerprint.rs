@@ -10,15 +10,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, StatxFlags, Timespec, Timestamps, UTIME_OMIT, fstatfs, fstatvfs, futimens, open, statx,
+    AtFlags, CWD, Mode, OFlags, StatxFlags, Timespec, Timestamps, UTIME_OMIT, fstatfs, fstatvfs, open, statx, utimensat,
 };
 
-use crate::fs::file_stamp::coarse_now;
+use crate::fs::file;
+use crate::fs::file_stamp::{coarse_now, coarse_resolution, fine_now};
 use crate::fs::stat::{FileKind, Stat, stat};
 use crate::user;
 
@@ -61,7 +62,7 @@ pub struct FileSystems {
 
 impl Default for FileSystems {
     fn default() -> FileSystems {
-        FileSystems { known: RwLock::default(), newest_ctime: AtomicI64::new(coarse_now()) }
+        FileSystems { known: RwLock::default(), newest_ctime: AtomicI64::new(fine_now()) }
     }
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Observer<'s> {
 const SECOND: i64 = 1_000_000_000;
 
 /// Two ticks of the slowest clock.
-const TICKS: i64 = SECOND / 50;
+const MAX_TICKS: i64 = SECOND / 50;
 
 /// Longest granule of a file system that does not store fractions of a second.
 const COARSE: i64 = 2 * SECOND;
@@ -112,24 +113,31 @@ impl FileSystems {
     /// the file was observed. Does not wait for files from the future.
     pub fn wait_for_next_tick(&self) {
         let newest = self.newest_ctime.load(Ordering::Relaxed);
-        let limit = coarse_now().saturating_add(TICKS);
-        while newest <= limit && coarse_now() <= newest {
-            thread::sleep(Duration::from_micros(500));
-        }
+        wait_until(newest);
     }
 
     /// Sets the mtime of a file. Fails if it is a symbolic link, not regular, of another user, has several links, or
     /// has another fingerprint than `expected`. Returns the new state.
     pub fn renew(&self, path: &[u8], expected: Fingerprint, mtime: i64) -> io::Result<FileState> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(open(path, flags, Mode::empty())?);
-        if !is_own(&file.metadata()?) || self.state(&file)?.fingerprint != expected {
+        let before = fs::symlink_metadata(file::path(path))?;
+        let observe = |data: &Metadata| {
+            let open = || open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+            let state = Observer::new(self).state_of(&Stat::of_metadata(data)?, || open().map_err(io::Error::from));
+            Ok::<_, io::Error>(state)
+        };
+        if !is_own(&before) || observe(&before)?.fingerprint != expected {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let mtime = Timespec { tv_sec: mtime.div_euclid(SECOND), tv_nsec: mtime.rem_euclid(SECOND) };
         const OMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-        futimens(&file, &Timestamps { last_access: OMIT, last_modification: mtime })?;
-        self.state(&file)
+        let times = Timestamps { last_access: OMIT, last_modification: mtime };
+        utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+        let after = fs::symlink_metadata(file::path(path))?;
+        let is_same = |part: fn(&Metadata) -> u64| part(&before) == part(&after);
+        if !is_same(MetadataExt::ino) || !is_same(MetadataExt::dev) || !is_same(MetadataExt::size) || !is_own(&after) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        observe(&after)
     }
 
     /// Returns whether `renew` may set the mtime of this file.
@@ -151,7 +159,7 @@ impl FileSystems {
         if !file_system.is_some_and(|it| it.sets_change_times) {
             return Ok(Trust::Never);
         }
-        let granule = if stat.ctime % SECOND == 0 { COARSE } else { TICKS };
+        let granule = if stat.ctime % SECOND == 0 { COARSE } else { ticks() };
         Ok(if stat.ctime >= began.saturating_sub(granule) { Trust::Racy } else { Trust::Known })
     }
 
@@ -190,6 +198,25 @@ impl Drop for Observer<'_> {
     fn drop(&mut self) {
         self.systems.newest_ctime.fetch_max(self.newest_ctime, Ordering::Relaxed);
     }
+}
+
+/// Waits until files that were changed or renewed before this call are no longer racy.
+pub fn wait_for_known_files() {
+    wait_until(fine_now().saturating_add(ticks()));
+}
+
+/// Waits until the clock of file systems has passed a time, unless that is far in the future.
+fn wait_until(time: i64) {
+    let limit = coarse_now().saturating_add(2 * MAX_TICKS);
+    while time <= limit && coarse_now() <= time {
+        thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// Returns two ticks of the clock of file systems, in nanoseconds: two changes that are further apart have different times.
+fn ticks() -> i64 {
+    static TICKS: OnceLock<i64> = OnceLock::new();
+    *TICKS.get_or_init(|| (2 * coarse_resolution()).clamp(1, MAX_TICKS))
 }
 
 /// Returns whether this is a regular file of this user without other names, which could be in another build directory.
@@ -334,6 +361,16 @@ mod tests {
         let systems = FileSystems::default();
         systems.newest_ctime.store(i64::MAX, Ordering::Relaxed);
         systems.wait_for_next_tick();
+    }
+
+    #[test]
+    fn files_become_known_after_two_ticks() {
+        let dir = Scratch::new("fingerprint-known");
+        assert!((1..=MAX_TICKS).contains(&ticks()));
+        dir.write("f", "");
+        wait_for_known_files();
+        let file = File::open(dir.at("f")).unwrap();
+        assert_eq!(FileSystems::default().trust(&file, coarse_now()).unwrap(), Trust::Known);
     }
 
     #[test]

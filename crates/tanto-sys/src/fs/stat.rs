@@ -172,7 +172,7 @@ impl Stat {
         Stat::of_metadata(&file.metadata()?)
     }
 
-    fn of_metadata(data: &Metadata) -> io::Result<Stat> {
+    pub(crate) fn of_metadata(data: &Metadata) -> io::Result<Stat> {
         let kind = match data.file_type() {
             it if it.is_file() => FileKind::File,
             it if it.is_dir() => FileKind::Directory,

@@ -26,25 +26,30 @@ impl BuildRun<'_> {
             return Ok(());
         }
         self.check_all()?;
-        frontend.renew().map_err(|error| self.failed(&error))
+        self.renewed_commands += frontend.renew().map_err(|error| self.failed(&error))?;
+        Ok(())
+    }
+
+    /// Tells and records that commands need not run although files have new timestamps.
+    pub(super) fn report_renewed(&mut self, frontend: &mut NinjaFrontend<'_, '_>) {
+        let commands = std::mem::take(&mut self.renewed_commands);
+        let Some(contents) = &mut frontend.scan.contents else { return };
+        if let Some(files) = retimed_files(std::mem::take(&mut contents.retimed)).filter(|_| commands > 0) {
+            let count =
+                if commands == 1 { "1 command".into() } else { format!("{} commands", grouped(commands as u64)) };
+            self.say(Level::Info, format!("{files}; {count} need not run").as_bytes());
+        }
     }
 
     /// Notes that no command has to run, and returns the message.
     pub(super) fn note_up_to_date(&mut self, frontend: &mut NinjaFrontend<'_, '_>) -> Vec<u8> {
         let Some(contents) = &mut frontend.scan.contents else { return b"no work to do.".into() };
         contents.note_clean();
-        let retimed = std::mem::take(&mut contents.retimed);
+        let files = retimed_files(std::mem::take(&mut contents.retimed));
         self.save_contents(frontend);
-        match retimed {
-            0 => b"no work to do.".into(),
-            1 => b"1 file has a new timestamp but the same content; 0 commands needed (to run one: --again TARGET)."
-                .into(),
-            count => {
-                let count = grouped(count as u64);
-                format!("{count} files have new timestamps but the same content; 0 commands needed (to run one: --again TARGET).")
-                    .into()
-            }
-        }
+        files.map_or(b"no work to do.".into(), |files| {
+            format!("{files}; 0 commands needed (to run one: --again TARGET).").into_bytes()
+        })
     }
 
     /// Records what the commands of a build were run with.
@@ -85,6 +90,15 @@ impl BuildRun<'_> {
         }
         edges.into_iter().for_each(|edge| frontend.scan.force(edge));
         Ok(())
+    }
+}
+
+/// Describes files with new timestamps; `None` if there are none.
+fn retimed_files(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 file has a new timestamp but the same content".into()),
+        count => Some(format!("{} files have new timestamps but the same content", grouped(count as u64))),
     }
 }
 

@@ -202,6 +202,7 @@ impl BuildRun<'_> {
         self.limit_admission(schedule, parallelism, builddir::path(frontend.scan.graph));
         let mut sampler = resource_sampler::machine();
         self.start_recording(manifest);
+        self.report_renewed(frontend);
         let run = Build {
             frontend,
             schedule,

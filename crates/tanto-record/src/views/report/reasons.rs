@@ -29,6 +29,13 @@ fn known(sentence: &[u8]) -> Option<Vec<u8>> {
     if let Some((output, input)) = after(b"recorded mtime of ").and_then(older) {
         return Some([&quoted(input)[..], b" has changed since ", &quoted(output), b" was built"].concat());
     }
+    if let Some((input, output)) = after(b"content of ").and_then(|rest| split(rest, b" changed since ")) {
+        let output = before(output, b" was built")?;
+        return Some([b"the content of ", &quoted(input)[..], b" has changed since ", &output, b" was built"].concat());
+    }
+    if let Some(output) = after(b"command for ").and_then(|rest| before(rest, b" is run again on request")) {
+        return Some([b"--again was given for ", &output[..]].concat());
+    }
     let rest = after(b"output ")?;
     if let Some((output, input)) = older(rest) {
         return Some([&quoted(input)[..], b" is newer than ", &quoted(output)].concat());
@@ -67,6 +74,8 @@ mod tests {
             ("command line not found in log for a.o", "no recorded command for `a.o`"),
             ("deps for 'a.o' are missing", "no recorded dependencies of `a.o`"),
             ("stored deps info out of date for 'a.o' (1 vs 2)", "`a.o` has changed since it was built"),
+            ("content of a.h changed since a.o was built", "the content of `a.h` has changed since `a.o` was built"),
+            ("command for a.o is run again on request", "--again was given for `a.o`"),
             ("depfile 'a.d' is missing", "the depfile `a.d` does not exist"),
             ("something else", "something else"),
         ];

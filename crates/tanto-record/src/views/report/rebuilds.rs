@@ -2,6 +2,7 @@
 
 use super::{began, build_result, problems, reasons, targets_text};
 use crate::session::{Session, SessionJob};
+use tanto_exec::event::Level;
 use tanto_exec::text::table::printable;
 use tanto_exec::text::units::duration;
 
@@ -11,6 +12,9 @@ const MOST: usize = 4;
 /// Lists the commands in order of their start with reasons and problems, then throttling.
 pub fn text(session: &Session) -> Vec<u8> {
     let mut text = heading(session);
+    for (_, notice) in session.notices.iter().filter(|(level, _)| *level == Level::Info) {
+        text.extend_from_slice(&[&printable(notice)[..], b"\n"].concat());
+    }
     for job in session.commands() {
         text.push(b'\n');
         text.extend_from_slice(&printable(job.title()));
