@@ -1,13 +1,28 @@
-//! Fuzz targets for the formats of content: manifests of trees, packs, and records of inputs.
+//! Fuzz targets for the formats of content: manifests of trees, packs, records of inputs, and tables of file contents.
 
 use std::cmp::Ordering;
+use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tanto_cas::manifest::{Manifest, ManifestLimits, path_order};
 use tanto_cas::pack::{PackLimits, PackReader};
-use tanto_cas::{BlobInfo, Digest};
+use tanto_cas::{BlobInfo, Digest, FileDigest};
 use tanto_exec::input_recorder::input_list::InputList;
+use tanto_ninja::content::{Contents, PathKey};
+use tanto_ninja::hash::rapidhash;
+use tanto_sys::fs::fingerprint::{FileState, Fingerprint, Trust};
+
+use crate::targets::Target;
+
+/// The file of what commands were run with.
+pub(crate) const CONTENTS: Target = Target {
+    name: "contents",
+    tokens: &[b"TCT1", b"\x01", b"\x02", b"\0\0\0\0", b"\x01\0\0\0", b"\x02\0\0\0", b"\xff\xff\xff\xff"],
+    head: 0,
+    run: table,
+};
 
 /// An accepted manifest is canonical, and its paths stay in the tree.
 pub(crate) fn tree(input: &[u8], _: &Path) {
@@ -51,4 +66,31 @@ pub(crate) fn pack(input: &[u8], _: &Path) {
         }
         assert_eq!(BlobInfo { digest: Digest::of(&content), size: content.len() as u64 }, blob);
     }
+}
+
+/// A table of file contents: the input as a file, and as the payload of a block that is intact.
+fn table(bytes: &[u8], scratch: &Path) {
+    for file in [bytes.to_vec(), block(1, bytes), [block(2, &[7; 32]), block(1, bytes)].concat()] {
+        fs::write(scratch, &file).expect("the scratch file is writable");
+        fs::set_permissions(scratch, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        let mut contents = Contents::new(vec![scratch.into()]);
+        let (key, fingerprint) = (PathKey::of(b"a"), Fingerprint(1));
+        let state = FileState { mtime: 1, fingerprint };
+        let found = FileDigest { digest: Digest::of(b"a"), state, ctime: 1, trust: Trust::Known };
+        contents.table().note_file(key, &found);
+        contents.save(scratch).expect("the scratch file is writable");
+        let mut again = Contents::new(vec![scratch.into()]);
+        assert_eq!(again.table().file(key).map(|entry| entry.digest), Some(found.digest));
+        assert_eq!(again.table().len(), contents.table().len(), "what was read is written");
+    }
+}
+
+/// A block of a table's file with its checksum.
+fn block(kind: u32, payload: &[u8]) -> Vec<u8> {
+    let length = payload.len() as u32;
+    let mut block = [&b"TCT1"[..], &kind.to_le_bytes(), &length.to_le_bytes(), &1_u32.to_le_bytes(), &[0; 8]].concat();
+    let sum = rapidhash(payload).wrapping_add(rapidhash(&block).rotate_left(1));
+    block.extend_from_slice(&sum.to_le_bytes());
+    block.extend_from_slice(payload);
+    block
 }

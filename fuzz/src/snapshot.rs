@@ -17,6 +17,15 @@ use tanto_ninja::snapshot::Snapshot;
 use tanto_sys::fs::state_dir::StateDirs;
 use tanto_sys::threads::ThreadLimit;
 
+use crate::targets::Target;
+
+pub(crate) const SNAPSHOT: Target = Target {
+    name: "snapshot",
+    tokens: &[b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x01\0\0\0", b"\0\x01\0\0", b"\0\0\0\x80"],
+    head: 1,
+    run,
+};
+
 const MANIFEST: &str = "ninja_required_version = 1.1
 pool p
   depth = 2
@@ -125,7 +134,7 @@ fn forge(bytes: &mut [u8], sound: &[u8]) {
 }
 
 /// Opening may fail, but all queries must return. An unchanged snapshot must be used.
-pub fn run(input: &[u8], scratch: &Path) {
+fn run(input: &[u8], scratch: &Path) {
     let sound = Sound::get(scratch);
     let (&kind, rest) = input.split_first().unwrap_or((&0, &[]));
     let bytes = match kind % 8 {

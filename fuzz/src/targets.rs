@@ -29,7 +29,7 @@ pub struct Target {
     pub run: fn(&[u8], &Path),
 }
 
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target {
         name: "manifest",
         tokens: &[
@@ -143,12 +143,8 @@ pub const TARGETS: [Target; 17] = [
         head: 16,
         run: deps,
     },
-    Target {
-        name: "snapshot",
-        tokens: &[b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x01\0\0\0", b"\0\x01\0\0", b"\0\0\0\x80"],
-        head: 1,
-        run: snapshot::run,
-    },
+    snapshot::SNAPSHOT,
+    content::CONTENTS,
     Target {
         name: "session",
         tokens: &[

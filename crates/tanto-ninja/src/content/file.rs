@@ -78,7 +78,8 @@ fn read(path: &Path, now: i64) -> Option<(ContentTable, ContentFile)> {
     })
 }
 
-/// Returns the table, the length of the undamaged part, and the number of entries. `None` if it is from the future.
+/// Returns the table, the length of the undamaged part, and the number of entries. `None` if it is from the future, or has
+/// an unknown entry.
 fn parse(bytes: &[u8], now: i64) -> Option<(ContentTable, usize, usize)> {
     let last_build = blocks(bytes).map(|block| block.build).max().unwrap_or(0);
     let mut table = ContentTable::after(last_build);
@@ -88,10 +89,7 @@ fn parse(bytes: &[u8], now: i64) -> Option<(ContentTable, usize, usize)> {
             return None;
         }
         match block.kind {
-            ENTRIES => match parse_entries(block.payload, &mut table) {
-                Some(count) => entries += count,
-                None => break,
-            },
+            ENTRIES => entries += parse_entries(block.payload, &mut table)?,
             _ => table.load_sums(parse_sums(block.payload)),
         }
         length += HEAD + block.payload.len();

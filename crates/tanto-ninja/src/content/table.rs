@@ -85,8 +85,12 @@ impl ContentTable {
         self.commands.get(&key)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The number of entries.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.files.len() + self.commands.len()
     }
 
