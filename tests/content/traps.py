@@ -378,6 +378,23 @@ def groups_stand_for_their_members(tanto, place):
     tree.is_done()
 
 
+def large_results_are_known_by_their_state(tanto, place):
+    """A program of a gigabyte is not read after each link."""
+    manifest = "rule big\n  command = head -c 70000000 /dev/zero > $out && cat $in >> $out\nbuild out: big text\n"
+    tree = Tree(tanto, place, {"build.ninja": manifest, "text": "text\n"})
+    for _ in range(2):
+        tree.touch("text")
+        assert tree.build() == [], tree.printed
+        tree.is_done()
+    times = tree.path("out").stat()
+    with tree.path("out").open("r+b") as out:
+        out.write(b"x")
+    os.utime(tree.path("out"), ns=(times.st_atime_ns, times.st_mtime_ns))
+    tree.touch("text")
+    assert tree.build() == ["out"], tree.printed
+    tree.is_done()
+
+
 def a_damaged_record_is_no_record(tanto, place):
     tree = Tree(tanto, place)
     contents = tree.path(".tanto/contents")

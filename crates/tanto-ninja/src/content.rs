@@ -7,6 +7,7 @@
 
 mod content_id;
 mod file;
+mod reader;
 mod side_effects;
 mod table;
 
@@ -20,6 +21,7 @@ use crate::ids::NodeId;
 use self::file::ContentFile;
 
 pub use self::content_id::{ContentId, PathKey};
+pub(crate) use self::reader::BackgroundReader;
 pub use self::table::{CommandRecord, ContentTable, FileEntry, SideEffects};
 
 /// The content of files, as far as a run needs it.

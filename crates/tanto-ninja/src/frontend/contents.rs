@@ -11,7 +11,7 @@ use tanto_sys::fs::fingerprint::FileState;
 use tanto_sys::fs::stat::stat;
 use tanto_sys::threads::ThreadLimit;
 
-use crate::content::{CommandRecord, PathKey, SideEffects};
+use crate::content::{BackgroundReader, CommandRecord, PathKey, SideEffects};
 use crate::error::Result;
 use crate::hash::{Map, Set};
 use crate::ids::{EdgeId, NodeId};
@@ -36,6 +36,10 @@ pub(super) struct ContentRecorder {
     directories: Map<Vec<u8>, bool>,
     /// The working directory.
     cwd: Vec<u8>,
+    /// Started with the first file, because signals are blocked only then.
+    reader: Option<BackgroundReader>,
+    /// Inputs that were queued for it.
+    queued: Set<NodeId>,
 }
 
 struct FinishedCommand {
@@ -54,7 +58,17 @@ impl ContentRecorder {
             states: Map::default(),
             directories: Map::default(),
             cwd,
+            reader: None,
+            queued: Set::default(),
         }
+    }
+
+    /// Reads a file in the background.
+    fn queue(&mut self, node: NodeId, path: &[u8]) {
+        if self.reader.is_none() {
+            self.reader = BackgroundReader::start().ok();
+        }
+        self.reader.iter().for_each(|reader| reader.read(node, path));
     }
 
     /// Returns whether no directory on the way to a file was replaced during the build. A directory whose entries changed
@@ -118,6 +132,11 @@ impl NinjaFrontend<'_, '_> {
         self.scan.log.note(outs.iter().map(|&out| graph.path(out)), Entry { mtime, ..before });
         let key = PathKey::of(graph.path(outs[0]));
         let log = LoggedCommand { mtime, ..record.log };
+        // The state of a large result counts, and it has another time now.
+        let outputs = match outs.iter().any(|&out| self.scan.is_large_result(out)) {
+            true => self.scan.outputs_id(renewal.edge).unwrap_or(record.outputs),
+            false => record.outputs,
+        };
         if self.scan.graph.flag(renewal.edge, b"deps")? {
             let ins = self.scan.discovered_ins(renewal.edge);
             for &out in outs {
@@ -126,7 +145,7 @@ impl NinjaFrontend<'_, '_> {
             }
         }
         if let Some(contents) = &mut self.scan.contents {
-            contents.table().note_command(key, CommandRecord { log, ..record });
+            contents.table().note_command(key, CommandRecord { log, outputs, ..record });
         }
         Ok(())
     }
@@ -148,6 +167,26 @@ impl NinjaFrontend<'_, '_> {
         }
         let side_effects = self.scan.side_effects(edge);
         recorder.finished.push(FinishedCommand { edge, logged, discovered, side_effects });
+        if self.options.read_in_background {
+            self.queue_files(edge);
+        }
+    }
+
+    /// Reads the outputs and the inputs of the last command in the background.
+    fn queue_files(&mut self, edge: EdgeId) {
+        let Some(recorder) = &mut self.content_recorder else { return };
+        for &out in self.scan.graph.edge(edge).outs {
+            if !self.scan.is_large_result(out) {
+                recorder.queue(out, self.scan.graph.path(out));
+            }
+        }
+        let discovered = recorder.finished.last().map_or(Vec::new(), |finished| finished.discovered.clone());
+        for input in self.scan.graph.edge(edge).dirtying_ins().iter().copied().chain(discovered) {
+            let is_source = self.scan.graph.in_edge(input).is_none();
+            if is_source && recorder.queued.insert(input) && !self.scan.is_in_table(input) {
+                recorder.queue(input, self.scan.graph.path(input));
+            }
+        }
     }
 
     /// Removes dependents from the plan that are up to date because the command wrote the same content as before.
@@ -201,6 +240,7 @@ impl NinjaFrontend<'_, '_> {
 
     /// Reads files that are not in the table. Returns those that changed during the build, or could not be read.
     fn read_files(&mut self, files: &[NodeId], recorder: &mut ContentRecorder, threads: ThreadLimit) -> Set<NodeId> {
+        let read = recorder.reader.take().map_or_else(Map::default, BackgroundReader::finish);
         let mut unstable = Set::default();
         let mut unread = Vec::new();
         for (&file, now) in files.iter().zip(self.scan.observe_all(files, threads)) {
@@ -210,11 +250,16 @@ impl NinjaFrontend<'_, '_> {
                 continue;
             }
             self.scan.set_state(file, now);
-            if !self.scan.is_in_table(file) {
+            if !self.scan.is_in_table(file) && !self.scan.is_large_result(file) {
                 unread.push(file);
             }
         }
-        for (&file, found) in unread.iter().zip(self.scan.read_digests(&unread, threads)) {
+        let (known, unread): (Vec<NodeId>, Vec<NodeId>) = unread
+            .into_iter()
+            .partition(|file| read.get(file).is_some_and(|found| found.state == self.scan.state(*file)));
+        let known = known.into_iter().map(|file| (file, read.get(&file).copied()));
+        let unread = unread.iter().copied().zip(self.scan.read_digests(&unread, threads));
+        for (file, found) in known.chain(unread).collect::<Vec<_>>() {
             match found.filter(|found| self.is_stable(file, found, recorder)) {
                 Some(found) => self.scan.note_read(file, &found),
                 None => _ = unstable.insert(file),

@@ -128,8 +128,16 @@ impl Scan<'_, '_> {
 
     pub(crate) fn outputs_id(&mut self, edge: EdgeId) -> Option<ContentId> {
         let outs = self.graph.edge(edge).outs;
-        let ids: Option<Vec<[u8; 16]>> = outs.iter().map(|&out| self.file_id(out).map(|id| id.0)).collect();
+        let ids: Option<Vec<[u8; 16]>> = outs.iter().map(|&out| self.output_id(out).map(|id| id.0)).collect();
         Some(ContentId::of(ids?.as_flattened()))
+    }
+
+    fn output_id(&mut self, out: NodeId) -> Option<ContentId> {
+        if !self.is_large_result(out) {
+            return self.file_id(out);
+        }
+        let fingerprint = self.files.state(out).fingerprint.0;
+        Some(ContentId::of(&[&b"state"[..], &fingerprint.to_le_bytes(), self.graph.path(out)].concat()))
     }
 
     /// Returns the id of an input. If its maker may have side effects, which dependents may use, this includes what the

@@ -13,7 +13,10 @@ use crate::hash::Set;
 use crate::ids::{EdgeId, NodeId};
 
 /// Files that a thread reads at a time.
-const FILES_AT_A_TIME: usize = 64;
+const FILES_AT_A_TIME: usize = 16;
+
+/// Length from which a file is not read that no command uses, in bytes.
+const LARGE_RESULT: u64 = 64 << 20;
 
 impl Scan<'_, '_> {
     /// Waits until the next change of any file changes its fingerprint.
@@ -29,6 +32,11 @@ impl Scan<'_, '_> {
     /// Returns the state in which a walk has seen the file.
     pub(crate) fn seen_state(&self, node: NodeId) -> Option<FileState> {
         self.files.is_seen(node).then(|| self.files.state(node))
+    }
+
+    /// Returns the last known state of a file.
+    pub(crate) fn state(&self, node: NodeId) -> FileState {
+        self.files.state(node)
     }
 
     /// Returns the current state of a file; that of a missing one if it cannot be examined.
@@ -79,6 +87,17 @@ impl Scan<'_, '_> {
         let is_source = self.graph.in_edge(node).is_none();
         let key = PathKey::of(self.graph.path(node));
         self.contents.iter_mut().for_each(|contents| _ = contents.note_read(key, found, is_source));
+    }
+
+    /// Returns whether a file is long and no command uses it. It is not read: its state stands for its content.
+    pub(crate) fn is_large_result(&mut self, node: NodeId) -> bool {
+        let (key, fingerprint) = (PathKey::of(self.graph.path(node)), self.files.state(node).fingerprint);
+        let entry = self.contents.as_mut().and_then(|contents| contents.table().file(key));
+        if entry.is_some_and(|entry| entry.fingerprint == fingerprint) {
+            return false;
+        }
+        self.disk.size(self.graph.path(node)).is_ok_and(|size| size >= LARGE_RESULT)
+            && self.graph.out_edges(node).all(|(edge, _)| self.graph.edge(edge).is_phony())
     }
 
     /// Adds a file, or the files of a group.
