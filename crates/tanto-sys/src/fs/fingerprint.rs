@@ -208,8 +208,12 @@ pub fn wait_for_known_files() {
 /// Waits until the clock of file systems has passed a time, unless that is far in the future.
 fn wait_until(time: i64) {
     let limit = coarse_now().saturating_add(2 * MAX_TICKS);
-    while time <= limit && coarse_now() <= time {
-        thread::sleep(Duration::from_micros(500));
+    loop {
+        let left = time.saturating_sub(coarse_now());
+        if left < 0 || time > limit {
+            return;
+        }
+        thread::sleep(Duration::from_nanos(left.unsigned_abs() + 100_000));
     }
 }
 
