@@ -1,4 +1,4 @@
-//! A thread that reads the files of finished commands while others run. It knows nothing of the build.
+//! Reads the files of finished commands on a thread of its own while others run.
 
 use std::io;
 use std::sync::Arc;
