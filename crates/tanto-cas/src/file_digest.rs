@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust, wait_for_known_files};
-use tanto_sys::fs::stat::Stat;
+use tanto_sys::fs::stat::{FileKind, Stat};
 
 use crate::Digest;
 use crate::digest::{Hasher, read_some};
@@ -36,28 +36,26 @@ impl FileDigest {
     /// Reads a file. Returns `None` if it changed meanwhile, is not a regular file, or is longer than 4 GiB.
     pub fn of(path: &Path, systems: &FileSystems) -> io::Result<Option<FileDigest>> {
         let mut file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() || metadata.len() > MAX_BYTES {
+        let before = Stat::of(&file)?;
+        if before.kind != FileKind::File || before.size > MAX_BYTES {
             return Ok(None);
         }
-        let mut began = coarse_now();
-        if metadata.len() >= WAIT_BYTES && systems.trust(&file, began)? == Trust::Racy {
+        let (state, mut trust) = systems.describe(&file, &before, coarse_now());
+        if before.size >= WAIT_BYTES && trust == Trust::Racy {
             wait_for_known_files();
-            began = coarse_now();
+            (_, trust) = systems.describe(&file, &before, coarse_now());
         }
-        let state = systems.state(&file)?;
-        let ctime = Stat::of(&file)?.ctime;
-        let digest = digest(&mut file, metadata.len())?;
-        let trust = systems.trust(&file, began)?;
-        let is_same = systems.state(&file)? == state;
-        Ok(digest.filter(|_| is_same).map(|digest| FileDigest { digest, state, ctime, trust }))
+        let digest = digest(&mut file, before.size)?;
+        let is_same = Stat::of(&file)? == before;
+        let found = digest.filter(|_| is_same);
+        Ok(found.map(|digest| FileDigest { digest, state, ctime: before.ctime, trust }))
     }
 }
 
 /// Returns `None` if the file is shorter than `size`.
 fn digest(file: &mut File, size: u64) -> io::Result<Option<Digest>> {
     let mut hasher = Hasher::default();
-    let mut buffer = [0; CHUNK];
+    let mut buffer = vec![0; size.clamp(1, CHUNK as u64) as usize];
     while hasher.size() < size {
         match read_some(file, &mut buffer)? {
             0 => return Ok(None),

@@ -24,7 +24,7 @@ use crate::fs::stat::{FileKind, Stat, stat};
 use crate::user;
 
 /// Equal fingerprints of a path mean equal content if the file system sets change times and the file was not changed
-/// twice within one tick of its clock: see `FileSystems::trust`.
+/// twice within one tick of its clock: see `Trust`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fingerprint(pub u64);
 
@@ -151,16 +151,17 @@ impl FileSystems {
         Ok(Observer::new(self).state_of(&stat, || Ok(file.as_fd())))
     }
 
-    /// Returns what equal fingerprints of this file will mean, if its content was read after `began`, a value of
-    /// `coarse_now`.
-    pub fn trust(&self, file: &File, began: i64) -> io::Result<Trust> {
-        let stat = Stat::of(file)?;
-        let file_system = self.file_system(&stat, || Ok(file.as_fd()));
-        if !file_system.is_some_and(|it| it.sets_change_times) {
-            return Ok(Trust::Never);
+    /// Returns the state of an open file with this metadata, and what equal fingerprints will mean if its content is read
+    /// after `began`, a value of `coarse_now`.
+    pub fn describe(&self, file: &File, stat: &Stat, began: i64) -> (FileState, Trust) {
+        let mut observer = Observer::new(self);
+        let state = observer.state_of(stat, || Ok(file.as_fd()));
+        if !observer.last.is_some_and(|it| it.sets_change_times) {
+            return (state, Trust::Never);
         }
         let granule = if stat.ctime % SECOND == 0 { COARSE } else { ticks() };
-        Ok(if stat.ctime >= began.saturating_sub(granule) { Trust::Racy } else { Trust::Known })
+        let is_racy = stat.ctime >= began.saturating_sub(granule);
+        (state, if is_racy { Trust::Racy } else { Trust::Known })
     }
 
     fn file_system<Fd: AsFd>(&self, stat: &Stat, open: impl FnOnce() -> io::Result<Fd>) -> Option<FileSystem> {
@@ -374,18 +375,21 @@ mod tests {
         dir.write("f", "");
         wait_for_known_files();
         let file = File::open(dir.at("f")).unwrap();
-        assert_eq!(FileSystems::default().trust(&file, coarse_now()).unwrap(), Trust::Known);
+        let stat = Stat::of(&file).unwrap();
+        assert_eq!(FileSystems::default().describe(&file, &stat, coarse_now()).1, Trust::Known);
     }
 
     #[test]
     fn fresh_files_are_racy_and_virtual_ones_are_never_trusted() {
         let dir = Scratch::new("fingerprint-trust");
         dir.write("f", "");
-        let systems = FileSystems::default();
-        let file = File::open(dir.at("f")).unwrap();
-        let ctime = Stat::of(&file).unwrap().ctime;
-        assert_eq!(systems.trust(&file, ctime).unwrap(), Trust::Racy);
-        assert_eq!(systems.trust(&file, ctime + COARSE + 1).unwrap(), Trust::Known);
-        assert_eq!(systems.trust(&File::open("/proc/self/stat").unwrap(), i64::MAX).unwrap(), Trust::Never);
+        let trust = |path: &std::path::Path, began| {
+            let file = File::open(path).unwrap();
+            FileSystems::default().describe(&file, &Stat::of(&file).unwrap(), began).1
+        };
+        let ctime = Stat::of(&File::open(dir.at("f")).unwrap()).unwrap().ctime;
+        assert_eq!(trust(&dir.at("f"), ctime), Trust::Racy);
+        assert_eq!(trust(&dir.at("f"), ctime + COARSE + 1), Trust::Known);
+        assert_eq!(trust("/proc/self/stat".as_ref(), i64::MAX), Trust::Never);
     }
 }
