@@ -355,6 +355,17 @@ def generators_and_the_console_follow_times(tanto, place):
     assert tree.build() == ["one", "two"], tree.printed
 
 
+def outputs_of_the_console_can_be_inputs(tanto, place):
+    rules = "rule console\n  command = cat $in > $out\n  pool = console\nrule copy\n  command = cat $in > $out\n"
+    manifest = rules + "build made: console text\nbuild out: copy other | made\n"
+    tree = Tree(tanto, place, {"build.ninja": manifest, "text": "text\n", "other": "other\n"})
+    tree.touch("other")
+    assert tree.build() == [], tree.printed
+    tree.write("text", "changed\n")
+    assert tree.build() == ["made", "out"], tree.printed
+    tree.is_done()
+
+
 def directories_follow_times(tanto, place):
     manifest = "rule list\n  command = ls dir > $out\nbuild out: list dir\n"
     tree = Tree(tanto, place, {"build.ninja": manifest, "dir/a": ""})

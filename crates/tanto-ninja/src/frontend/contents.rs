@@ -30,8 +30,10 @@ pub(super) struct ContentRecorder {
     began: i64,
     /// In the order in which they ended.
     finished: Vec<FinishedCommand>,
-    /// Outputs when their command ended, and discovered inputs when they were seen first.
-    states: Map<NodeId, FileState>,
+    /// Outputs when their command ended.
+    outputs: Map<NodeId, FileState>,
+    /// Discovered inputs that no walk has seen, when they were discovered first.
+    discovered: Map<NodeId, FileState>,
     /// By path: whether a directory was not changed since the build began.
     directories: Map<Vec<u8>, bool>,
     /// The working directory.
@@ -55,7 +57,8 @@ impl ContentRecorder {
         ContentRecorder {
             began: coarse_now(),
             finished: Vec::new(),
-            states: Map::default(),
+            outputs: Map::default(),
+            discovered: Map::default(),
             directories: Map::default(),
             cwd,
             reader: None,
@@ -152,17 +155,17 @@ impl NinjaFrontend<'_, '_> {
 
     /// Notes what a command was run with. Its log entry may not be in the log yet.
     pub(super) fn note_contents(&mut self, edge: EdgeId, logged: LoggedCommand, running: &RunningEdge) {
-        if self.content_recorder.is_none() || !self.scan.has_record(edge).unwrap_or(false) {
+        let Some(recorder) = &mut self.content_recorder else { return };
+        for &out in self.scan.graph.edge(edge).outs {
+            recorder.outputs.insert(out, self.scan.observe(out));
+        }
+        if !self.scan.has_record(edge).unwrap_or(false) {
             return;
         }
         let discovered = running.all_discovered(&mut self.scan);
-        let Some(recorder) = &mut self.content_recorder else { return };
-        for &out in self.scan.graph.edge(edge).outs {
-            recorder.states.insert(out, self.scan.observe(out));
-        }
         for &input in &discovered {
             if !self.scan.is_seen(input) {
-                recorder.states.entry(input).or_insert_with(|| self.scan.observe(input));
+                recorder.discovered.entry(input).or_insert_with(|| self.scan.observe(input));
             }
         }
         let side_effects = self.scan.side_effects(edge);
@@ -197,7 +200,7 @@ impl NinjaFrontend<'_, '_> {
             return Ok(());
         }
         for &out in self.scan.graph.edge(edge).outs {
-            let state = recorder_state(&self.content_recorder, out);
+            let state = state_of_output(&self.content_recorder, out);
             if self.plan.has_users(&self.scan, out) && self.scan.has_same_content(out, state, MAX_CUTOFF_BYTES) {
                 let mut ctx = PlanContext { scan: &mut self.scan, schedule: &mut *schedule, view: &mut *view };
                 self.plan.clean_node(&mut ctx, out)?;
@@ -244,7 +247,9 @@ impl NinjaFrontend<'_, '_> {
         let mut unstable = Set::default();
         let mut unread = Vec::new();
         for (&file, now) in files.iter().zip(self.scan.observe_all(files, threads)) {
-            let before = recorder.states.get(&file).copied().or_else(|| self.scan.seen_state(file));
+            let made = recorder.outputs.get(&file).copied();
+            let before =
+                made.or_else(|| self.scan.seen_state(file)).or_else(|| recorder.discovered.get(&file).copied());
             if before != Some(now) || now == FileState::default() {
                 unstable.insert(file);
                 continue;
@@ -270,11 +275,9 @@ impl NinjaFrontend<'_, '_> {
 
     /// Returns whether the commands have used this content.
     fn is_stable(&self, file: NodeId, found: &FileDigest, recorder: &mut ContentRecorder) -> bool {
-        if self.scan.graph.in_edge(file).is_some() {
-            return true;
-        }
-        found.ctime < recorder.began
-            && (self.scan.is_seen(file) || recorder.has_stable_directories(self.scan.graph.path(file)))
+        let is_seen = self.scan.is_seen(file);
+        recorder.outputs.contains_key(&file)
+            || found.ctime < recorder.began && (is_seen || recorder.has_stable_directories(self.scan.graph.path(file)))
     }
 
     fn record_command(&mut self, finished: &FinishedCommand, unstable: &Set<NodeId>) -> Result<()> {
@@ -300,6 +303,6 @@ impl NinjaFrontend<'_, '_> {
     }
 }
 
-fn recorder_state(recorder: &Option<ContentRecorder>, out: NodeId) -> FileState {
-    recorder.as_ref().and_then(|recorder| recorder.states.get(&out)).copied().unwrap_or_default()
+fn state_of_output(recorder: &Option<ContentRecorder>, out: NodeId) -> FileState {
+    recorder.as_ref().and_then(|recorder| recorder.outputs.get(&out)).copied().unwrap_or_default()
 }
