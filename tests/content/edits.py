@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Edits trees at random, builds them with Tanto and now and then with ninja, and compares all outputs with those of a clean build.
+"""Edits a tree at random, builds it with Tanto and now and then with ninja, and compares all outputs with those of a clean build.
 
-    tests/content/edits.py TANTO [--seed N] [--edits N] [--tree NAME]
+    tests/content/edits.py TANTO [--seed N] [--edits N] [--real] [--keep DIR]
 
-Prints the seed, and a line for each tree. After each successful build, ninja must have nothing to do."""
+The tree has sources, headers, generated headers, stamps, groups and a library, and a compiler that only copies. With --real it is
+Debian's lua, compiled with gcc (its sources are downloaded). Prints the seed. After each successful build, ninja must have nothing to
+do."""
 
 import argparse
 import os
@@ -16,6 +18,8 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from harness import use_log_version_of_ninja
 
 RULES = """
 rule cc
@@ -94,7 +98,7 @@ class Tree:
         self.counter = 0
         self.log = []
 
-    def create(self, count):
+    def create(self, count=8):
         for name, text in sources(count).items():
             self.write(name, text)
         self.write("build.ninja", manifest(count))
@@ -126,7 +130,7 @@ class Tree:
 
     def edit(self):
         """Makes one edit; returns its name."""
-        visible = [self.change, self.comment, self.touch, self.rewrite, self.go_back, self.replace_by_new, self.touch_all, self.link_output,
+        visible = [self.change, self.comment, self.touch, self.rewrite, self.go_back, self.check_out, self.replace_by_new, self.touch_all, self.link_output,
                    self.delete_output, self.touch_output, self.age_output, self.move_header, self.break_and_mend,
                    self.copy_tree]
         hidden = [self.same_size_same_time, self.replace_by_old, self.swap, self.change_twice, self.go_back_in_time, self.turn_link]
@@ -139,9 +143,13 @@ class Tree:
         self.counter += 1
         return self.counter
 
+    def line(self, kind):
+        """A new line for a source."""
+        return f"{kind} {self.number()}\n"
+
     def change(self):
         name = self.source()
-        self.write(name, self.text(name) + f"change {self.number()}\n")
+        self.write(name, self.text(name) + self.line("change"))
 
     def comment(self):
         name = self.source()
@@ -163,9 +171,16 @@ class Tree:
         if name in self.past:
             self.write(name, self.random.choice(self.past[name]))
 
+    def check_out(self):
+        """As git writes files of another branch, or of the same one again."""
+        for path in sorted(path for path in (self.place / "src").rglob("*") if path.is_file()):
+            name = str(path.relative_to(self.place))
+            if self.random.random() < 0.5:
+                self.write(name, self.random.choice([*self.past.get(name, []), self.text(name)]))
+
     def replace_by_new(self):
         name = self.source()
-        self.write(name + ".new", self.text(name) + f"new {self.number()}\n")
+        self.write(name + ".new", self.text(name) + self.line("new"))
         os.replace(self.place / (name + ".new"), self.place / name)
 
     def move_header(self):
@@ -225,20 +240,21 @@ class Tree:
         text = self.text(name)
         self.write(name, text + "#error\n")
         self.build("tanto", ["-k0"] if self.random.random() < 0.5 else [], may_fail=True)
-        self.write(name, text if self.random.random() < 0.5 else text + f"mended {self.number()}\n")
+        self.write(name, text if self.random.random() < 0.5 else text + self.line("mended"))
 
     def same_size_same_time(self):
+        """Another digit in the last line, if that was added by an edit."""
         name = self.source()
         times = os.stat(self.place / name)
         text = self.text(name)
-        at = self.random.randrange(len(text))
-        if text[at].isdigit() and not text[text.rfind("\n", 0, at) + 1 :].startswith("#"):
-            self.write(name, text[:at] + self.random.choice("0123456789") + text[at + 1 :])
+        last = text.splitlines()[-1] if text else ""
+        if any(word in last for word in ("change", "new", "mended", "old", "digit")) and last[-1:].isdigit():
+            self.write(name, text[:-2] + self.random.choice("0123456789") + "\n")
             os.utime(self.place / name, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     def replace_by_old(self):
         name = self.source()
-        self.write(name + ".old", self.text(name) + f"old {self.number()}\n")
+        self.write(name + ".old", self.text(name) + self.line("old"))
         os.utime(self.place / (name + ".old"), (1_000_000_000, 1_000_000_000))
         os.replace(self.place / (name + ".old"), self.place / name)
 
@@ -259,9 +275,10 @@ class Tree:
         """Two edits of the same size, with a build between them in the same moment."""
         name = self.source()
         text = self.text(name)
-        self.write(name, text + "digit 1\n")
+        line = self.line("digit")
+        self.write(name, text + line)
         self.build("tanto", [], may_fail=True)
-        self.write(name, text + "digit 2\n")
+        self.write(name, text + line.replace("digit", "tigid"))
 
     def build(self, program, words, may_fail=False):
         command = [self.tanto, "build", *words] if program == "tanto" else ["ninja", *words]
@@ -295,7 +312,7 @@ class Tree:
             raise AssertionError(f"after {names}, ninja had work to do: {left}\n{printed}")
         shutil.rmtree(self.clean, ignore_errors=True)
         self.clean.mkdir()
-        for name in ("src", "bin", "other", "build.ninja"):
+        for name in ("src", "bin", "other", "build.ninja", "lua5.4-deb-multiarch.h"):
             if (self.place / name).exists():
                 subprocess.run(["cp", "-a", self.place / name, self.clean / name], check=True)
         subprocess.run(["ninja"], cwd=self.clean, check=True, capture_output=True)
@@ -305,19 +322,56 @@ class Tree:
                 raise AssertionError(f"after {names}, {name} differs from a clean build's:\n{ours}\n{theirs}\n{printed}")
 
 
+class RealTree(Tree):
+    """The sources of a real project, and its compiler."""
+
+    def create(self):
+        sys.path.insert(0, str(HERE.parent.parent / "bench"))
+        from lib import compiles
+
+        project = compiles.PROJECTS["lua"]
+        here = project.directory()
+        for path in sorted([*here.glob("*.c"), *here.glob("*.h")]):
+            self.write(f"src/{path.name}", path.read_text())
+        for name, text in project.headers.items():
+            self.write(name, text)
+        rules = "rule cc\n  command = gcc -DLUA_USE_LINUX -I. -O1 -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\n"
+        rules += "rule ar\n  command = rm -f $out && ar qcD $out $in\nrule link\n  command = gcc $in -o $out -lm -ldl\n"
+        objects = [f"obj/{file.stem}.o" for file in project.files() if file.stem not in ("lua", "luac")]
+        lines = [f"build {name}: cc src/{Path(name).stem}.c\n" for name in [*objects, "obj/lua.o"]]
+        lines += [f"build liblua.a: ar {' '.join(objects)}\n", "build lua: link obj/lua.o liblua.a\n"]
+        self.write("build.ninja", rules + "".join(lines) + "build all: phony lua\ndefault all\n")
+
+    def line(self, kind):
+        return f"extern int {kind};  // {self.number()}\n" if kind == "comment" else f"extern char {kind}[{self.number()}];\n"
+
+    def swap(self):
+        self.change()
+
+    def turn_link(self):
+        self.change()
+
+    def move_header(self):
+        self.comment()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tanto")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--edits", type=int, default=1000)
+    parser.add_argument("--real", action="store_true", help="edit a real project")
     parser.add_argument("--keep", help="where to put a copy of a tree that fails")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as place:
         top = Path(place).resolve() / "tree"
         top.mkdir()
-        tree = Tree(top, str(Path(options.tanto).absolute()), options.seed)
-        tree.create(8)
+        kind = RealTree if options.real else Tree
+        tree = kind(top, str(Path(options.tanto).absolute()), options.seed)
+        tree.create()
+        # Not before: the library for measurements sets a version too.
+        use_log_version_of_ninja()
         tree.build("tanto", [])
         edits = 0
         try:

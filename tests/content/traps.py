@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from harness import run_tests
+from harness import run_tests, use_log_version_of_ninja
 
 MANIFEST = """
 rule cc
@@ -534,4 +534,5 @@ def under_the_name_ninja_times_decide(tanto, place):
 if __name__ == "__main__":
     TESTS = [test for name, test in list(globals().items()) if hasattr(test, "__code__")
              and test.__code__.co_varnames[:2] == ("tanto", "place")]
+    use_log_version_of_ninja()
     run_tests(__doc__, TESTS)
