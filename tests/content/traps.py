@@ -366,6 +366,19 @@ def outputs_of_the_console_can_be_inputs(tanto, place):
     tree.is_done()
 
 
+def pipes_follow_times(tanto, place):
+    """A compiler reads a header from a pipe. To open it again would wait for a writer."""
+    manifest = "rule read\n  command = cat pipe > $out && echo $out: pipe text > $out.d\n  depfile = $out.d\nbuild out: read text\n"
+    for name, text in {"build.ninja": manifest, "text": ""}.items():
+        (place / name).write_text(text)
+    os.mkfifo(place / "pipe")
+    building = subprocess.Popen([tanto, "build"], cwd=place, stdout=subprocess.DEVNULL)
+    with (place / "pipe").open("w") as pipe:
+        pipe.write("content\n")
+    assert building.wait(timeout=60) == 0
+    assert (place / "out").read_text() == "content\n"
+
+
 def directories_follow_times(tanto, place):
     manifest = "rule list\n  command = ls dir > $out\nbuild out: list dir\n"
     tree = Tree(tanto, place, {"build.ninja": manifest, "dir/a": ""})

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use tanto_sys::fs::file::open_without_waiting;
 use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust, wait_for_known_files};
 use tanto_sys::fs::stat::{FileKind, Stat};
@@ -35,7 +36,7 @@ pub struct FileDigest {
 impl FileDigest {
     /// Reads a file. Returns `None` if it changed meanwhile, is not a regular file, or is longer than 4 GiB.
     pub fn of(path: &Path, systems: &FileSystems) -> io::Result<Option<FileDigest>> {
-        let mut file = File::open(path)?;
+        let mut file = open_without_waiting(path)?;
         let before = Stat::of(&file)?;
         if before.kind != FileKind::File || before.size > MAX_BYTES {
             return Ok(None);
@@ -99,6 +100,10 @@ mod tests {
         let systems = FileSystems::default();
         assert_eq!(FileDigest::of(&dir.at("."), &systems).unwrap(), None);
         assert_eq!(FileDigest::of(Path::new("/dev/null"), &systems).unwrap(), None);
+        // Without a writer, a pipe blocks whoever opens it.
+        let made = std::process::Command::new("mkfifo").arg(dir.at("pipe")).status().unwrap();
+        assert!(made.success());
+        assert_eq!(FileDigest::of(&dir.at("pipe"), &systems).unwrap(), None);
         assert_eq!(FileDigest::of(&dir.at("none"), &systems).unwrap_err().kind(), io::ErrorKind::NotFound);
         // `/proc` says that its files are empty.
         let found = FileDigest::of(Path::new("/proc/self/status"), &systems).unwrap();

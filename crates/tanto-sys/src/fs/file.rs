@@ -104,6 +104,11 @@ pub fn read_into<'a>(
     }
 }
 
+/// Opens a file for reading without waiting: a pipe without a writer would block.
+pub fn open_without_waiting(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// Opens a file of an untrusted directory for reading: does not follow a symbolic link and never blocks.
 pub fn open_no_follow(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
