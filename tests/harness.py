@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def use_log_version_of_ninja():
-    """Makes Tanto write logs that the ninja in PATH reads. Tanto finds that out itself, unless the machine is too busy."""
+    """Makes Tanto write logs that the ninja in PATH reads, whatever version the environment asks for."""
     version = subprocess.run(["ninja", "--version"], capture_output=True, text=True, check=True).stdout
     major, minor = map(int, version.split(".")[:2])
     os.environ["TANTO_LOG_VERSION"] = "7" if (major, minor) >= (1, 13) else "6" if (major, minor) == (1, 12) else "5"
