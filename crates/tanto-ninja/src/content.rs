@@ -72,6 +72,15 @@ impl Contents {
         &mut table.get_or_insert_with(|| file::load(read_from, coarse_now())).0
     }
 
+    /// Removes the record of a command that is about to run, also from the file.
+    pub(crate) fn void(&mut self, key: PathKey) {
+        if self.table().forget_command(key)
+            && let Some((table, file)) = &mut self.table
+        {
+            file.void(key, table.build(), coarse_now());
+        }
+    }
+
     /// Notes that everything is up to date.
     pub fn note_clean(&mut self) {
         if let (Some(sum), false) = (self.sum, self.is_unchanged) {

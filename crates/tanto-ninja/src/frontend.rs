@@ -217,6 +217,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
 
     /// Creates the directories and the response file. Returns the file system's time.
     fn prepare(&mut self, edge: EdgeId, evaluated: &EdgeCommand) -> Result<Mtime> {
+        self.void_record(edge);
         let mut start = None;
         for &out in self.scan.graph.edge(edge).outs {
             let path = self.scan.graph.path(out);

@@ -4,6 +4,7 @@
 //! head:  MAGIC, kind, length of the payload, build, time, checksum
 //! entries:  file (1), key, fingerprint, trust, digest, changed
 //!           command (2), key, hash and mtime of its log entry, inputs, outputs, side effects, made
+//!           void (3), key: the command has no record any more
 //! sums:  4 numbers
 //! ```
 //!
@@ -11,7 +12,7 @@
 //! have left, and the next writer continues there. If a block is from the future, the machine's clock was set back, and
 //! files could get times once more that they had with other content: then the whole file is ignored.
 
-use std::fs::Permissions;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ const MIN_SUPERSEDED: usize = 1 << 12;
 
 const FILE: u8 = 1;
 const COMMAND: u8 = 2;
+const VOID: u8 = 3;
 
 /// The state of the file that a table came from.
 #[derive(Default, Debug)]
@@ -54,6 +56,8 @@ pub(super) struct ContentFile {
     length: u64,
     /// Entries in the file, superseded ones included.
     entries: usize,
+    /// The file, if it was opened to append.
+    open: Option<File>,
 }
 
 /// Reads the first table that exists. A missing or unusable one is empty.
@@ -74,7 +78,7 @@ fn read(path: &Path, now: i64) -> Option<(ContentTable, ContentFile)> {
         return None;
     }
     parse(&bytes, now).map(|(table, length, entries)| {
-        (table, ContentFile { path: Some(path.into()), length: length as u64, entries })
+        (table, ContentFile { path: Some(path.into()), length: length as u64, entries, open: None })
     })
 }
 
@@ -163,6 +167,7 @@ fn parse_entries(payload: &[u8], table: &mut ContentTable) -> Option<usize> {
                 let side_effects = side_effects(fields.take()?)?;
                 table.load_command(key, CommandRecord { log, inputs, outputs, side_effects, made: fields.word()? });
             }
+            VOID => table.load_void(key),
             _ => return None,
         }
         count += 1;
@@ -198,6 +203,10 @@ fn put_command(to: &mut Vec<u8>, key: PathKey, record: &CommandRecord) {
     to.extend_from_slice(&record.made.to_le_bytes());
 }
 
+fn void_entry(key: PathKey) -> Vec<u8> {
+    [&[VOID][..], &key.0.to_le_bytes()].concat()
+}
+
 fn parse_sums(payload: &[u8]) -> impl Iterator<Item = u64> {
     let (words, _) = payload.as_chunks();
     words.iter().map(|&word| u64::from_le_bytes(word)).filter(|&sum| sum != 0)
@@ -221,7 +230,7 @@ impl ContentFile {
         let superseded = (self.entries + table.changes.len()).saturating_sub(table.len());
         let is_appended = self.path.as_deref() == Some(path)
             && superseded < table.len() + MIN_SUPERSEDED
-            && self.append(path, table, now).is_ok();
+            && self.append(table, now).is_ok();
         if !is_appended {
             self.rewrite(path, table, now)?;
         }
@@ -230,25 +239,53 @@ impl ContentFile {
         Ok(())
     }
 
-    fn append(&mut self, path: &Path, table: &ContentTable, now: i64) -> io::Result<()> {
+    fn append(&mut self, table: &ContentTable, now: i64) -> io::Result<()> {
         let mut bytes = Vec::new();
         let mut entries = EntryBlocks::new(&mut bytes, table.build(), now);
         for change in &table.changes {
             match *change {
                 Change::File(key) => table.file(key).into_iter().for_each(|entry| entries.file(key, entry)),
-                Change::Command(key) => table.command(key).into_iter().for_each(|record| entries.command(key, record)),
+                Change::Command(key) => match table.command(key) {
+                    Some(record) => entries.command(key, record),
+                    None => entries.void(key),
+                },
             }
         }
         entries.finish();
         put_sums(&mut bytes, table, now);
-        let mut file = private_files::open_to_append(path)?;
+        self.write(&bytes)?;
+        self.entries += table.changes.len();
+        Ok(())
+    }
+
+    /// Notes in the file that a command has no record, before the command runs: it may fail, or be killed with the build,
+    /// and have changed files beside its outputs. If that is impossible, there is no record of any command.
+    pub(super) fn void(&mut self, key: PathKey, build: u32, now: i64) {
+        let Some(path) = self.path.clone() else { return };
+        let mut bytes = Vec::new();
+        put_block(&mut bytes, ENTRIES, build, now, &void_entry(key));
+        match self.write(&bytes) {
+            Ok(()) => self.entries += 1,
+            Err(_) => {
+                let _ = fs::remove_file(path);
+                *self = ContentFile::default();
+            }
+        }
+    }
+
+    /// Appends to the file that was read.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let file = match (&mut self.open, &self.path) {
+            (Some(file), _) => file,
+            (open, Some(path)) => open.insert(private_files::open_to_append(path)?),
+            (_, None) => return Err(io::ErrorKind::NotFound.into()),
+        };
         if file.metadata()?.len() < self.length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         file.set_len(self.length)?;
-        file.write_all(&bytes)?;
+        file.write_all(bytes)?;
         self.length += bytes.len() as u64;
-        self.entries += table.changes.len();
         Ok(())
     }
 
@@ -266,7 +303,7 @@ impl ContentFile {
             file.set_permissions(Permissions::from_mode(0o600))?;
             file.write_all(&bytes)
         })?;
-        *self = ContentFile { path: Some(path.into()), length: bytes.len() as u64, entries: table.len() };
+        *self = ContentFile { path: Some(path.into()), length: bytes.len() as u64, entries: table.len(), open: None };
         Ok(())
     }
 }
@@ -299,6 +336,11 @@ impl EntryBlocks<'_> {
 
     fn command(&mut self, key: PathKey, record: &CommandRecord) {
         put_command(&mut self.payload, key, record);
+        self.limit();
+    }
+
+    fn void(&mut self, key: PathKey) {
+        self.payload.extend_from_slice(&void_entry(key));
         self.limit();
     }
 

@@ -138,6 +138,15 @@ impl ContentTable {
         }
     }
 
+    /// Removes the record of a command. Returns whether there was one.
+    pub(super) fn forget_command(&mut self, key: PathKey) -> bool {
+        let was_there = self.commands.remove(&key).is_some();
+        if was_there {
+            self.changes.insert(Change::Command(key));
+        }
+        was_there
+    }
+
     pub fn clean_sums(&self) -> &[u64] {
         &self.clean_sums
     }
@@ -159,6 +168,10 @@ impl ContentTable {
 
     pub(super) fn load_command(&mut self, key: PathKey, record: CommandRecord) {
         self.commands.insert(key, record);
+    }
+
+    pub(super) fn load_void(&mut self, key: PathKey) {
+        self.commands.remove(&key);
     }
 
     pub(super) fn load_sums(&mut self, sums: impl IntoIterator<Item = u64>) {

@@ -153,6 +153,12 @@ impl NinjaFrontend<'_, '_> {
         Ok(())
     }
 
+    /// Removes the record of a command that is about to run.
+    pub(super) fn void_record(&mut self, edge: EdgeId) {
+        let key = PathKey::of(self.scan.graph.path(self.scan.graph.edge(edge).outs[0]));
+        self.scan.contents.iter_mut().for_each(|contents| contents.void(key));
+    }
+
     /// Notes what a command was run with. Its log entry may not be in the log yet.
     pub(super) fn note_contents(&mut self, edge: EdgeId, logged: LoggedCommand, running: &RunningEdge) {
         let Some(recorder) = &mut self.content_recorder else { return };

@@ -122,6 +122,25 @@ fn every_damage_is_noticed() {
 }
 
 #[test]
+fn a_void_record_is_gone_at_once() {
+    let dir = Scratch::new("contents-void");
+    let path = saved(&dir);
+    let (mut table, mut file) = load(std::slice::from_ref(&path), NOW);
+    assert!(table.forget_command(key("out")) && !table.forget_command(key("none")));
+    file.void(key("out"), table.build(), NOW);
+    // As if the build was killed now.
+    assert_eq!(load(std::slice::from_ref(&path), NOW).0.command(key("out")), None);
+    table.note_command(key("out"), record(5));
+    file.save(&path, &mut table, NOW).unwrap();
+    assert_eq!(load(std::slice::from_ref(&path), NOW).0.command(key("out")), Some(&record(5)));
+    // Without a way to note it, there are no records at all.
+    let (table, mut file) = load(std::slice::from_ref(&path), NOW);
+    fs::write(&path, "short").unwrap();
+    file.void(key("out"), table.build(), NOW);
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_torn_end_is_overwritten() {
     let dir = Scratch::new("contents-torn");
     let path = saved(&dir);
