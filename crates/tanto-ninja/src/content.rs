@@ -37,7 +37,7 @@ pub struct Contents {
     pub retimed: usize,
     /// All prefetched files have the fingerprints that they had when everything was up to date.
     pub(crate) is_unchanged: bool,
-    /// The sum of the fingerprints of all prefetched files, if none of them is racy.
+    /// The sum of the fingerprints of all prefetched files, if the content of all is known.
     pub(crate) sum: Option<u64>,
 }
 

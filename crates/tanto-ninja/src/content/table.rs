@@ -23,6 +23,12 @@ impl FileEntry {
     pub fn is_of(&self, state: FileState) -> bool {
         self.trust == Trust::Known && self.fingerprint == state.fingerprint
     }
+
+    /// Returns whether nothing shows that a file in this state has other content. On a file system without change times, that
+    /// is all there is to know without reading every file in each build.
+    pub fn may_be_of(&self, state: FileState) -> bool {
+        self.trust != Trust::Racy && self.fingerprint == state.fingerprint
+    }
 }
 
 /// Whether a command may write files that the manifest does not name as its outputs.

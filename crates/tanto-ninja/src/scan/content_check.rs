@@ -4,7 +4,7 @@
 //! times runs again if an input has other content than its record says, such as a file that was replaced by an older one.
 
 use tanto_cas::Digest;
-use tanto_sys::fs::fingerprint::{Fingerprint, Trust};
+use tanto_sys::fs::fingerprint::Fingerprint;
 
 use super::Scan;
 use super::output_check::NO_INPUT;
@@ -197,7 +197,7 @@ impl Scan<'_, '_> {
     }
 
     /// Returns the digest of a file in the state in which it was found.
-    pub(crate) fn digest(&mut self, node: NodeId) -> Option<Digest> {
+    fn digest(&mut self, node: NodeId) -> Option<Digest> {
         if !self.files.exists(node) {
             return None;
         }
@@ -239,7 +239,7 @@ impl Scan<'_, '_> {
         }
         let key = PathKey::of(self.graph.path(node));
         let entry = *contents.table().file(key)?;
-        if entry.trust == Trust::Racy || entry.fingerprint != state.fingerprint {
+        if !entry.may_be_of(state) {
             self.digest(node)?;
         }
         let contents = self.contents.as_mut()?;

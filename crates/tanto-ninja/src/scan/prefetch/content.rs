@@ -4,7 +4,7 @@ use tanto_cas::FileDigest;
 use tanto_sys::fs::fingerprint::{FileSystems, Trust};
 use tanto_sys::threads::ThreadLimit;
 
-use crate::content::{ContentTable, Contents, FileEntry, PathKey};
+use crate::content::{ContentTable, Contents, PathKey};
 use crate::disk::Disk;
 use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
@@ -32,6 +32,8 @@ enum Found {
     NotInTable,
     Unchanged(u32),
     Read(FileDigest),
+    /// It may have changed, and could not be read.
+    Unreadable,
 }
 
 /// Returns the sum of the fingerprints of all files.
@@ -62,31 +64,29 @@ pub(super) fn read_changed(
         let state = files.state(node);
         match table.file(PathKey::of(path)) {
             None => Found::NotInTable,
-            Some(&FileEntry { fingerprint, trust, changed, .. })
-                if fingerprint == state.fingerprint && trust != Trust::Racy =>
-            {
-                Found::Unchanged(changed)
-            }
+            Some(entry) if entry.may_be_of(state) => Found::Unchanged(entry.changed),
             Some(_) => match disk.digest(path, systems) {
                 Ok(Some(digest)) if digest.state.fingerprint == state.fingerprint => Found::Read(digest),
-                _ => Found::NotInTable,
+                _ => Found::Unreadable,
             },
         }
     });
-    let mut any_racy = false;
+    // Equal fingerprints will not mean that everything is up to date.
+    let mut any_unknown = false;
     for (&node, found) in nodes.iter().zip(found) {
         match found {
             Found::NotInTable => {}
+            Found::Unreadable => any_unknown = true,
             Found::Unchanged(changed) => contents.set_last_change(node, changed),
             Found::Read(found) => {
-                any_racy |= found.trust == Trust::Racy;
+                any_unknown |= found.trust == Trust::Racy;
                 let is_source = graph.in_edge(node).is_none();
                 let changed = contents.note_read(PathKey::of(graph.path(node)), &found, is_source);
                 contents.set_last_change(node, changed);
             }
         }
     }
-    contents.sum = contents.sum.filter(|_| !any_racy);
+    contents.sum = contents.sum.filter(|_| !any_unknown);
 }
 
 impl<'s> ContentChanges<'s> {
