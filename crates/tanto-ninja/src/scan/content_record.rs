@@ -1,4 +1,4 @@
-//! What the recording of finished commands needs to know about files and edges.
+//! Reads, touches and observes files for the records of commands.
 
 use tanto_cas::FileDigest;
 use tanto_sys::fs::fingerprint::{FileState, wait_for_known_files};
@@ -96,7 +96,9 @@ impl Scan<'_, '_> {
         if entry.is_some_and(|entry| entry.fingerprint == fingerprint) {
             return false;
         }
-        self.disk.size(self.graph.path(node)).is_ok_and(|size| size >= LARGE_RESULT)
+        let path = self.graph.path(node);
+        self.disk.size(path).is_ok_and(|size| size >= LARGE_RESULT)
+            && self.systems.sets_change_times(path)
             && self.graph.out_edges(node).all(|(edge, _)| self.graph.edge(edge).is_phony())
     }
 

@@ -116,6 +116,13 @@ impl FileSystems {
         wait_until(newest);
     }
 
+    /// Returns whether the file system of a file sets change times, so that a change of content changes the fingerprint.
+    pub fn sets_change_times(&self, path: &[u8]) -> bool {
+        let open = || open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from);
+        let file_system = stat(path).ok().flatten().and_then(|found| self.file_system(&found, open));
+        file_system.is_some_and(|it| it.sets_change_times)
+    }
+
     /// Sets the mtime of a file. Fails if it is a symbolic link, not regular, of another user, has several links, or
     /// has another fingerprint than `expected`. Returns the new state.
     pub fn renew(&self, path: &[u8], expected: Fingerprint, mtime: i64) -> io::Result<FileState> {
@@ -391,5 +398,8 @@ mod tests {
         assert_eq!(trust(&dir.at("f"), ctime), Trust::Racy);
         assert_eq!(trust(&dir.at("f"), ctime + COARSE + 1), Trust::Known);
         assert_eq!(trust("/proc/self/stat".as_ref(), i64::MAX), Trust::Never);
+        let systems = FileSystems::default();
+        assert!(systems.sets_change_times(&dir.bytes("f")) && !systems.sets_change_times(b"/proc/self/stat"));
+        assert!(!systems.sets_change_times(&dir.bytes("none")));
     }
 }
