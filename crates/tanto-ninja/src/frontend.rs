@@ -39,8 +39,6 @@ pub struct FrontendOptions {
     pub keep_rspfile: bool,
     /// Include phony edges and dependencies in events, for recording the build.
     pub detail: bool,
-    /// Read files on another thread while commands run, if their content is to be recorded.
-    pub read_in_background: bool,
 }
 
 /// The state of an edge while its command runs.

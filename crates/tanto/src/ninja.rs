@@ -260,7 +260,6 @@ impl BuildRun<'_> {
             keep_depfile: self.options.debug.keep_depfile,
             keep_rspfile: self.options.debug.keep_rsp,
             detail: self.needs_details(),
-            read_in_background: true,
         }
     }
 

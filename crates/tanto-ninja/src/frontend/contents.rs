@@ -176,9 +176,7 @@ impl NinjaFrontend<'_, '_> {
         }
         let side_effects = self.scan.side_effects(edge);
         recorder.finished.push(FinishedCommand { edge, logged, discovered, side_effects });
-        if self.options.read_in_background {
-            self.queue_files(edge);
-        }
+        self.queue_files(edge);
     }
 
     /// Reads the outputs and the inputs of the last command in the background.

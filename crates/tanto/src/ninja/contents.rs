@@ -6,7 +6,6 @@ use tanto_ninja::content::Contents;
 use tanto_ninja::frontend::NinjaFrontend;
 use tanto_ninja::graph::Graph;
 use tanto_ninja::ids::{EdgeId, NodeId};
-use tanto_record::views::ninja::Verbosity;
 
 use super::{BuildRun, RunResult};
 
@@ -85,7 +84,7 @@ impl BuildRun<'_> {
             return Err(self.error(b"--again: name the targets to build again"));
         }
         let edges = commands_of(frontend.scan.graph, targets);
-        if self.options.settings.verbosity.value == Verbosity::Verbose && edges.is_empty() {
+        if edges.is_empty() {
             self.say(Level::Warning, b"--again: no command makes these targets");
         }
         edges.into_iter().for_each(|edge| frontend.scan.force(edge));
