@@ -32,6 +32,7 @@ DEPENDENCIES = {
     "tanto-record": {"tanto-sys", "tanto-exec"},
     "tanto-bench": {"tanto-sys", "tanto-exec"},
     "tanto-cas": {"tanto-sys"},
+    "tanto-cache": {"tanto-sys", "tanto-exec", "tanto-cas"},
     "tanto-protocol": set(),
     "tanto-serve": {"tanto-sys", "tanto-protocol", "tanto-cas"},
     "tanto-bulk": {"tanto-sys", "tanto-exec", "tanto-record", "tanto-protocol", "tanto-cas"},

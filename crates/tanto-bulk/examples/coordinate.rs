@@ -102,7 +102,7 @@ fn coordinate(resolved: &str, directory: &Path, command: &str, jobs: usize) -> R
             let runner = ProcessRunner::new(options).map_err(|error| error.to_string())?;
             Box::new(Builds {
                 runner,
-                command: Command { line: line.into(), console: false, limits: None },
+                command: Command { line: line.into(), ..Command::default() },
                 done: VecDeque::new(),
             })
         }

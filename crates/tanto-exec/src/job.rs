@@ -23,6 +23,20 @@ pub struct Command {
     pub console: bool,
     /// Limits of this command; `None`: those of the runner.
     pub limits: Option<Box<JobLimits>>,
+    /// Records what it looks at, for `Completion::inputs`. Needs `RunnerOptions::record_inputs`.
+    pub record_inputs: bool,
+    /// The files that it is declared to use; `None`: unknown.
+    pub files: Option<Box<CommandFiles>>,
+}
+
+/// Files that a command is declared to write and read, relative to the working directory.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct CommandFiles {
+    pub outputs: Vec<Vec<u8>>,
+    /// Empty: none.
+    pub depfile: Vec<u8>,
+    /// Empty: none.
+    pub rspfile: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -74,7 +74,7 @@ impl Build {
 fn start(runner: &mut ProcessRunner, job: u32, line: &str, console: bool) {
     let directory = std::env::var(DIRECTORY).unwrap();
     let line = format!("cd '{directory}'; job={job}; {line}").into_bytes();
-    runner.start(JobId(job), &Command { line, console, limits: None }, Cost::default()).unwrap();
+    runner.start(JobId(job), &Command { line, console, ..Command::default() }, Cost::default()).unwrap();
 }
 
 /// Records each signal. Standard error is dropped: the shell complains there about the end of `sleep`.

@@ -32,7 +32,7 @@ fn completion(job: JobId, exit: i32) -> Completion {
 impl Frontend for Machines {
     fn start(&mut self, job: JobId) -> Result<Start, Fatal> {
         self.here.push(job.0);
-        Ok(Start::Run(Command { line: b"here".to_vec(), console: false, limits: None }, JobInfo::default()))
+        Ok(Start::Run(Command { line: b"here".to_vec(), ..Command::default() }, JobInfo::default()))
     }
 
     fn start_elsewhere(

@@ -21,7 +21,7 @@ struct Steps {
 }
 
 fn command(line: &str) -> Command {
-    Command { line: line.into(), console: false, limits: None }
+    Command { line: line.into(), ..Command::default() }
 }
 
 impl Frontend for Steps {

@@ -171,7 +171,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         let EdgeCommand { command: line, description, hash, depfile, rspfile, deps, .. } = evaluated;
         self.running.insert(job, RunningEdge { start, hash, discovered: Vec::new(), depfile, rspfile, deps });
         let job_info = self.job_info(job, line.clone(), description);
-        Ok(Start::Run(Command { line, console: job_info.console, limits: None }, job_info))
+        Ok(Start::Run(Command { line, console: job_info.console, ..Command::default() }, job_info))
     }
 
     /// Evaluates all bindings before the command starts, because it may change the manifest.

@@ -133,7 +133,7 @@ impl LocalExecutor {
 
     /// A child inherits the affinity mask that its parent has when it is forked.
     fn start(&mut self, job: JobId, line: &[u8]) -> std::io::Result<()> {
-        let command = Command { line: line.to_vec(), console: false, limits: None };
+        let command = Command { line: line.to_vec(), ..Command::default() };
         let Some(cpus) = &self.controls.cpus else { return self.runner.start(job, &command, Cost::default()) };
         cpus.apply()?;
         let started = self.runner.start(job, &command, Cost::default());

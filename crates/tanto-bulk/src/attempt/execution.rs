@@ -104,7 +104,7 @@ impl<'a> Attempt<'a> {
     fn command(&self) -> Command {
         let commands = StageCommands { settings: self.settings, spec: &self.spec, client: self.client };
         let line = commands.of(self.stage, self.failure.is_none()).into_bytes();
-        Command { line, console: false, limits: self.limits() }
+        Command { line, limits: self.limits(), ..Command::default() }
     }
 
     /// Returns the limits of the running stage; `None`: those of the runner.

@@ -352,7 +352,7 @@ impl Coordinator<'_> {
             resources.disk_kib = None;
             Box::new(JobLimits { resources, scratch: None })
         });
-        Command { line: line.into_bytes(), console: false, limits }
+        Command { line: line.into_bytes(), limits, ..Command::default() }
     }
 
     fn report_line(&self, package: PackageId) -> String {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     fn command(line: &str) -> Command {
-        Command { line: line.into(), console: false, limits: None }
+        Command { line: line.into(), ..Command::default() }
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub struct Commands;
 
 impl Frontend for Commands {
     fn start(&mut self, _job: JobId) -> Result<Start, Fatal> {
-        Ok(Start::Run(Command { line: Vec::new(), console: false, limits: None }, JobInfo::default()))
+        Ok(Start::Run(Command { line: Vec::new(), ..Command::default() }, JobInfo::default()))
     }
 
     fn finish_job(&mut self, _: JobId, _: JobOutcome<'_>, _: &mut Schedule, _: &mut dyn View) -> Result<(), Fatal> {

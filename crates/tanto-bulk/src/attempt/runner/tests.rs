@@ -153,7 +153,7 @@ fn attempt(spec: &AttemptSpec) -> Task {
 }
 
 fn command(line: &str) -> Task {
-    Task::Command(Command { line: line.into(), console: false, limits: None })
+    Task::Command(Command { line: line.into(), ..Command::default() })
 }
 
 /// The name of an outcome's kind.

@@ -62,7 +62,7 @@ pub(super) fn schedule(asks: &[ScanCommand]) -> Schedule {
 impl ScanCommands<'_, '_> {
     fn command(&mut self, JobId(at): JobId) -> Command {
         self.began_ns[at as usize] = now_ns();
-        Command { line: self.asks[at as usize].line.clone().into_bytes(), console: false, limits: None }
+        Command { line: self.asks[at as usize].line.clone().into_bytes(), ..Command::default() }
     }
 
     fn info(&self, JobId(at): JobId) -> JobInfo {

@@ -20,11 +20,13 @@ fn runner() -> ProcessRunner {
 }
 
 fn start(runner: &mut ProcessRunner, job: u32, line: &str) {
-    runner.start(JobId(job), &Command { line: line.into(), console: false, limits: None }, Cost::default()).unwrap();
+    runner.start(JobId(job), &Command { line: line.into(), ..Command::default() }, Cost::default()).unwrap();
 }
 
 fn start_console(runner: &mut ProcessRunner, job: u32, line: &str) {
-    runner.start(JobId(job), &Command { line: line.into(), console: true, limits: None }, Cost::default()).unwrap();
+    runner
+        .start(JobId(job), &Command { line: line.into(), console: true, ..Command::default() }, Cost::default())
+        .unwrap();
 }
 
 /// Returns job, exit and output of the next completion.
@@ -176,7 +178,7 @@ fn drop_waits_for_the_end() {
 
 #[test]
 fn an_overlong_line_is_a_start_error() {
-    let command = Command { line: vec![b'x'; 3 << 20], console: false, limits: None };
+    let command = Command { line: vec![b'x'; 3 << 20], ..Command::default() };
     let error = runner().start(JobId(0), &command, Cost::default()).unwrap_err();
     assert_eq!(tanto_sys::error::text(&error), b"posix_spawn: Argument list too long");
 }
@@ -340,9 +342,7 @@ fn a_failed_start_keeps_its_slot() {
     let dir = Scratch::new("refused");
     let (mut runner, pool) = sharing(&named_pipe(&dir, "slots"), b"");
     assert_eq!(runner.capacity(), 1);
-    runner
-        .start(JobId(0), &Command { line: vec![b'x'; 3 << 20], console: false, limits: None }, Cost::default())
-        .unwrap_err();
+    runner.start(JobId(0), &Command { line: vec![b'x'; 3 << 20], ..Command::default() }, Cost::default()).unwrap_err();
     assert_eq!(runner.capacity(), 1);
     drop(runner);
     assert_eq!(drain(&pool), b"");
@@ -397,9 +397,8 @@ fn out_of_processes_waits_for_another_job_to_end() {
 #[test]
 fn out_of_processes_with_nothing_running_is_an_error() {
     let mut runner = short_of_processes(0);
-    let error = runner
-        .start(JobId(0), &Command { line: b"echo".into(), console: false, limits: None }, Cost::default())
-        .unwrap_err();
+    let error =
+        runner.start(JobId(0), &Command { line: b"echo".into(), ..Command::default() }, Cost::default()).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(11));
     REFUSALS.set(1000);
     let mut runner = short_of_processes(1);

@@ -8,7 +8,7 @@ type Outcome = (Exit, String, bool);
 
 fn run(starter: &mut Starter, line: &str) -> Outcome {
     let Started { mut child, direct, .. } =
-        starter.start(&Command { line: line.into(), console: false, limits: None }).unwrap();
+        starter.start(&Command { line: line.into(), ..Command::default() }).unwrap();
     let (mut output, mut buffer) = (Vec::new(), [0; 1000]);
     while let length @ 1.. = child.read_output(&mut buffer).unwrap() {
         output.extend_from_slice(&buffer[..length]);
@@ -123,7 +123,7 @@ fn direct_commands_have_the_environment_of_the_shell() {
 fn console_commands_use_the_shell() {
     let mut starter = Starter::new(Environment::inherit_with(&[]), None);
     let Started { mut child, direct, .. } =
-        starter.start(&Command { line: b"/bin/true".into(), console: true, limits: None }).unwrap();
+        starter.start(&Command { line: b"/bin/true".into(), console: true, ..Command::default() }).unwrap();
     assert!(!direct);
     child.wait().unwrap();
 }

@@ -36,7 +36,7 @@ fn excessive_output_terminates_and_keeps_both_ends() {
     let limits = ResourceLimits { output_bytes: Some(1 << 20), ..ResourceLimits::NONE };
     let bounds = Some(Box::new(JobLimits { resources: limits, scratch: None }));
     let line = b"echo begins; yes".to_vec();
-    runner.start(JobId(3), &Command { line, console: false, limits: bounds }, Cost::default()).unwrap();
+    runner.start(JobId(3), &Command { line, limits: bounds, ..Command::default() }, Cost::default()).unwrap();
     let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
     let why = TerminationReason::Output { limit_bytes: 1 << 20 };
     assert_eq!((ended.exit, ended.report.unwrap().termination.unwrap().reason), (Exit::Code(why.exit_code()), why));
@@ -67,7 +67,7 @@ fn processes_that_keep_the_output_open_are_reported_and_killed() {
     let bounds =
         Some(Box::new(JobLimits { resources: ResourceLimits { linger_ms: Some(600_000), ..limits }, scratch: None }));
     let line = b"(sleep 0.01; echo late) & echo said".to_vec();
-    runner.start(JobId(4), &Command { line, console: false, limits: bounds }, Cost::default()).unwrap();
+    runner.start(JobId(4), &Command { line, limits: bounds, ..Command::default() }, Cost::default()).unwrap();
     let Wakeup::Completed(ended) = runner.wait(None).unwrap() else { panic!("nothing else runs") };
     assert_eq!(ended.output, b"said\nlate\n");
 }
