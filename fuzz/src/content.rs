@@ -13,6 +13,7 @@ use tanto_exec::input_recorder::input_list::InputList;
 use tanto_ninja::content::{Contents, PathKey};
 use tanto_ninja::hash::rapidhash;
 use tanto_sys::fs::fingerprint::{FileState, Fingerprint, Trust};
+use tanto_sys::fs::stat::{FileKind, Stat};
 
 use crate::targets::Target;
 
@@ -80,7 +81,12 @@ fn table(bytes: &[u8], scratch: &Path) {
     let mut contents = Contents::new(vec![scratch.into()]);
     let (key, fingerprint) = (PathKey::of(b"a"), Fingerprint(1));
     let state = FileState { mtime: 1, fingerprint };
-    let found = FileDigest { digest: Digest::of(b"a"), state, ctime: 1, trust: Trust::Known };
+    let found = FileDigest {
+        digest: Digest::of(b"a"),
+        state,
+        stat: Stat { kind: FileKind::File, size: 1, mtime: 1, ctime: 1, device: 1, inode: 1 },
+        trust: Trust::Known,
+    };
     contents.table().note_file(key, &found);
     contents.save(scratch).expect("the scratch file is writable");
     let mut again = Contents::new(vec![scratch.into()]);

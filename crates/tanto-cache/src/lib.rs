@@ -1,1 +1,22 @@
 //! Action cache: results of commands, found again by the content of everything that the command looked at.
+//!
+//! An *action* is a command line with all that decides which inputs it looks at first: its directory and some variables.
+//! Its *key* leads to up to 16 *entries*, each the list of the inputs of one run and its result. An entry whose inputs are
+//! all as they were is a hit: its result is what the command would write.
+
+mod action;
+mod cache;
+mod cache_dir;
+mod compile;
+mod entry;
+mod input_names;
+mod observer;
+mod recorded_inputs;
+mod restore;
+mod roots;
+mod runner;
+mod workers;
+
+pub use self::action::NotCacheable;
+pub use self::cache_dir::{CacheAccess, CacheError};
+pub use self::runner::{CacheOptions, CacheRunner};

@@ -27,8 +27,8 @@ pub struct FileDigest {
     pub digest: Digest,
     /// Before and after the file was read.
     pub state: FileState,
-    /// The last change of content or metadata, in nanoseconds since 1970.
-    pub ctime: i64,
+    /// The metadata behind the state.
+    pub stat: Stat,
     /// What an equal fingerprint will mean.
     pub trust: Trust,
 }
@@ -49,7 +49,7 @@ impl FileDigest {
         let digest = digest(&mut file, before.size)?;
         let is_same = Stat::of(&file)? == before;
         let found = digest.filter(|_| is_same);
-        Ok(found.map(|digest| FileDigest { digest, state, ctime: before.ctime, trust }))
+        Ok(found.map(|digest| FileDigest { digest, state, stat: before, trust }))
     }
 }
 

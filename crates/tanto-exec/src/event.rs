@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::job::report::{JobSample, ProcessInfo, Termination};
-use crate::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
+use crate::job::{CacheUse, ExecutedBy, Exit, JobId, JobInfo, Usage};
 use crate::schedule::ThrottleReason;
 
 /// Severity of a notice.
@@ -62,6 +62,8 @@ pub enum Event<'a> {
         output: &'a [u8],
         usage: Usage,
         executed_by: ExecutedBy,
+        /// `None`: there is no action cache.
+        cache: Option<&'a CacheUse>,
     },
     /// A planned command never started because a dependency failed. Precedes `BuildFinished`.
     Skipped {

@@ -165,6 +165,30 @@ pub enum ExecutedBy {
     Fork,
     /// A fork of a checkpoint.
     Checkpoint,
+    /// Nothing: its result came from the action cache.
+    Cache,
+}
+
+/// What an action cache did for a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheUse {
+    pub outcome: CacheOutcome,
+    /// Why the command is not cached, or its result was not stored; empty otherwise.
+    pub reason: String,
+    /// Other checkouts cannot use its result, because it may depend on the path of this one.
+    pub depends_on_root: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheOutcome {
+    /// Its result was taken. The command has once cost this.
+    Hit(Cost),
+    /// It has not run before.
+    New,
+    /// It has run before, with other inputs.
+    Changed,
+    /// It cannot be cached.
+    NotCacheable,
 }
 
 /// Result of a job, as its runner reports it.
@@ -178,8 +202,12 @@ pub struct Completion {
     pub usage: Usage,
     pub executed_by: ExecutedBy,
     pub report: Option<Box<MonitorReport>>,
-    /// What it has looked at; only if the runner records that.
+    /// What it has looked at; only if `Command::record_inputs`.
     pub inputs: Option<Box<InputList>>,
+    /// `None`: there is no cache.
+    pub cache: Option<Box<CacheUse>>,
+    /// For a result from the cache: the clock of file systems when its inputs were compared, in nanoseconds since 1970.
+    pub inputs_seen_at: Option<i64>,
 }
 
 /// Which part of the output is in `Completion::output`.
@@ -204,6 +232,8 @@ impl Completion {
             executed_by: ExecutedBy::Process,
             report: None,
             inputs: None,
+            cache: None,
+            inputs_seen_at: None,
         }
     }
 

@@ -350,6 +350,7 @@ impl<T, P> Loop<'_, T, P> {
             output,
             usage,
             executed_by,
+            cache: completion.cache.as_deref(),
         });
         let ending = match exit.success() {
             true => JobOutcome::Succeeded { start_ms, end_ms, completion },

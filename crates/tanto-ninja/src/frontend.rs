@@ -9,7 +9,7 @@ use std::fs::File;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
 use tanto_exec::job::CostLookup;
-use tanto_exec::job::{Capture, Command, Completion, Exit, JobId, JobInfo};
+use tanto_exec::job::{CacheOutcome, Capture, Command, CommandFiles, Completion, Cost, Exit, JobId, JobInfo};
 use tanto_exec::schedule::Schedule;
 use tanto_sys::error::text as os_text;
 
@@ -39,6 +39,8 @@ pub struct FrontendOptions {
     pub keep_rspfile: bool,
     /// Include phony edges and dependencies in events, for recording the build.
     pub detail: bool,
+    /// Tell the runner which files commands declare, for an action cache.
+    pub declare_files: bool,
 }
 
 /// The state of an edge while its command runs.
@@ -54,9 +56,17 @@ struct RunningEdge {
     /// Empty if there is none.
     rspfile: Vec<u8>,
     deps: DepsSource,
+    /// What the command has cost, if its result came from a cache.
+    cached_cost: Option<Cost>,
 }
 
 impl RunningEdge {
+    /// Notes that the result came from a cache: a later change of an input is a change after the start.
+    fn note_cached(&mut self, inputs_seen_at: Option<Mtime>, cost: Cost) {
+        self.start = inputs_seen_at.map_or(self.start, |at| self.start.min(at));
+        self.cached_cost = Some(cost);
+    }
+
     /// Returns the discovered inputs, also those in a depfile that stays where it is.
     fn all_discovered(&self, scan: &mut Scan<'_, '_>) -> Vec<NodeId> {
         if self.deps.kind.is_empty()
@@ -169,9 +179,14 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         }
         let start = if self.options.dry_run { 0 } else { self.prepare(edge, &evaluated)? };
         let EdgeCommand { command: line, description, hash, depfile, rspfile, deps, .. } = evaluated;
-        self.running.insert(job, RunningEdge { start, hash, discovered: Vec::new(), depfile, rspfile, deps });
+        let files = self.options.declare_files.then(|| {
+            let (depfile, rspfile) = (depfile.clone(), rspfile.clone());
+            Box::new(CommandFiles { outputs: self.outputs(job), depfile, rspfile })
+        });
+        let edge = RunningEdge { start, hash, discovered: Vec::new(), depfile, rspfile, deps, cached_cost: None };
+        self.running.insert(job, edge);
         let job_info = self.job_info(job, line.clone(), description);
-        Ok(Start::Run(Command { line, console: job_info.console, ..Command::default() }, job_info))
+        Ok(Start::Run(Command { line, console: job_info.console, files, ..Command::default() }, job_info))
     }
 
     /// Evaluates all bindings before the command starts, because it may change the manifest.
@@ -309,6 +324,8 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             return Ok(());
         }
         self.remove_rspfile(&running.rspfile);
+        // The log is a source of estimates.
+        let times = running.cached_cost.map_or(times, |cost| (times.0, times.0 + i64::from(cost.wall_ms)));
         let logged = self.record(edge, times, mtime, running.hash)?;
         self.note_contents(edge, logged, &running);
         self.cut_off(edge, schedule, view)?;
@@ -482,6 +499,11 @@ impl Frontend for NinjaFrontend<'_, '_> {
             Err(_) => {}
         }
         self.trace_inputs(completion);
+        if let Some(CacheOutcome::Hit(cost)) = completion.cache.as_ref().map(|cache| cache.outcome)
+            && let Some(running) = self.running.get_mut(&completion.job)
+        {
+            running.note_cached(completion.inputs_seen_at, cost);
+        }
         Ok(())
     }
 

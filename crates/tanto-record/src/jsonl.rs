@@ -8,7 +8,7 @@ mod stream;
 
 use tanto_exec::event::Level;
 use tanto_exec::job::report::{JobSample, ProcessInfo, Termination};
-use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
+use tanto_exec::job::{CacheUse, ExecutedBy, Exit, JobId, JobInfo, Usage};
 use tanto_exec::schedule::ThrottleReason;
 
 pub use self::decode::{Wrong, line};
@@ -85,6 +85,7 @@ pub struct Finished {
     pub place: Option<Place>,
     pub usage: Usage,
     pub executed_by: ExecutedBy,
+    pub cache: Option<CacheUse>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Runs `ninja` and `tanto build`: loads the manifest, rebuilds it if it is dirty, and builds the targets, in ninja's
 //! order.
 
+mod cache;
 mod contents;
 mod execute;
 mod job_slots;
@@ -43,6 +44,7 @@ use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
 use crate::invocation::Invocation;
 use crate::settings::Options;
+use crate::settings::values::CacheMode;
 
 /// The limit on rebuilds of the manifest.
 const MAX_ROUNDS: usize = 100;
@@ -260,6 +262,7 @@ impl BuildRun<'_> {
             keep_depfile: self.options.debug.keep_depfile,
             keep_rspfile: self.options.debug.keep_rsp,
             detail: self.needs_details(),
+            declare_files: self.options.settings.cache.value != CacheMode::Off,
         }
     }
 

@@ -187,11 +187,11 @@ fn hold_job(event: Event<'_>) -> Held {
             let info = info.clone();
             Box::new(move |view| view.event(Event::NothingToRun { job, info: &info, at_ms }))
         }
-        Event::Finished { job, info, start_ms, end_ms, exit, output, usage, executed_by } => {
-            let (info, owned) = (info.clone(), output.to_vec());
+        Event::Finished { job, info, start_ms, end_ms, exit, output, usage, executed_by, cache } => {
+            let (info, owned, cache) = (info.clone(), output.to_vec(), cache.cloned());
             Box::new(move |view| {
-                let (info, output) = (&info, &owned[..]);
-                view.event(Event::Finished { job, info, start_ms, end_ms, exit, output, usage, executed_by });
+                let (info, output, cache) = (&info, &owned[..], cache.as_ref());
+                view.event(Event::Finished { job, info, start_ms, end_ms, exit, output, usage, executed_by, cache });
             })
         }
         Event::Stage { job, stage, at_ms } => {

@@ -226,7 +226,8 @@ impl ProcessRunner {
         };
         let (output, capture) = output.into_kept();
         let inputs = self.recorder.as_ref().map(|recorder| Box::new(recorder.end(job.0)));
-        let completion = Completion { job, exit, output, capture, usage, executed_by, report, inputs };
+        let completion = Completion::new(job, exit, output);
+        let completion = Completion { capture, usage, executed_by, report, inputs, ..completion };
         self.finished.push_back((completion, slot));
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tanto_cas::{Digest, FileDigest};
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint, Trust};
+use tanto_sys::fs::stat::{FileKind, Stat};
 
 use super::{Disk, Mtime};
 
@@ -118,7 +119,14 @@ impl Disk for VirtualDisk {
         let of = |file: &File| FileDigest {
             digest: Digest::of(&file.content),
             state: file.state(),
-            ctime: file.mtime,
+            stat: Stat {
+                kind: FileKind::File,
+                size: file.content.len() as u64,
+                mtime: file.mtime,
+                ctime: file.mtime,
+                device: 0,
+                inode: 0,
+            },
             trust: Trust::Known,
         };
         Ok(self.lock().files.get(path).map(of))

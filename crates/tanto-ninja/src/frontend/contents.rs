@@ -281,7 +281,8 @@ impl NinjaFrontend<'_, '_> {
     fn is_stable(&self, file: NodeId, found: &FileDigest, recorder: &mut ContentRecorder) -> bool {
         let is_seen = self.scan.is_seen(file);
         recorder.outputs.contains_key(&file)
-            || found.ctime < recorder.began && (is_seen || recorder.has_stable_directories(self.scan.graph.path(file)))
+            || found.stat.ctime < recorder.began
+                && (is_seen || recorder.has_stable_directories(self.scan.graph.path(file)))
     }
 
     fn record_command(&mut self, finished: &FinishedCommand, unstable: &Set<NodeId>) -> Result<()> {

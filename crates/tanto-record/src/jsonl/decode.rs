@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use tanto_exec::event::Level;
 use tanto_exec::job::report::{JobSample, ProcessInfo, Termination, TerminationReason};
-use tanto_exec::job::{ExecutedBy, Exit, JobId, JobInfo, Usage};
+use tanto_exec::job::{CacheOutcome, CacheUse, Cost, ExecutedBy, Exit, JobId, JobInfo, Usage};
 use tanto_exec::schedule::ThrottleReason;
 use tanto_sys::cgroup::StallTimes;
 
@@ -128,9 +128,31 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
         executed_by: match (mark(fields, "in_process")?, mark(fields, "checkpoint")?) {
             (_, true) => ExecutedBy::Checkpoint,
             (true, false) => ExecutedBy::Fork,
+            (false, false) if mark(fields, "from_cache")? => ExecutedBy::Cache,
             (false, false) => ExecutedBy::Process,
         },
+        cache: cache(fields)?,
     })
+}
+
+/// `None` if there was no action cache.
+fn cache(fields: &Fields) -> Result<Option<CacheUse>, Wrong> {
+    if !fields.contains_key("cache") {
+        return Ok(None);
+    }
+    let small = |key| count(fields, key).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    let outcome = match &text(fields, "cache")?[..] {
+        b"hit" => CacheOutcome::Hit(Cost {
+            wall_ms: small("saved_ms")?,
+            cpu_ms: small("saved_cpu_ms")?,
+            memory_kib: small("saved_kib")?,
+        }),
+        b"new" => CacheOutcome::New,
+        b"changed" => CacheOutcome::Changed,
+        _ => CacheOutcome::NotCacheable,
+    };
+    let reason = String::from_utf8_lossy(&text(fields, "cache_reason")?).into_owned();
+    Ok(Some(CacheUse { outcome, reason, depends_on_root: mark(fields, "depends_on_root")? }))
 }
 
 /// `None` if the command had no control group with pressure stall information.

@@ -2,7 +2,7 @@
 
 use tanto_exec::event::{Event, Level};
 use tanto_exec::job::report::{ProcessInfo, Termination, TerminationReason};
-use tanto_exec::job::{ExecutedBy, Exit, JobInfo, Usage};
+use tanto_exec::job::{CacheOutcome, CacheUse, Cost, ExecutedBy, Exit, JobInfo, Usage};
 use tanto_exec::schedule::ThrottleReason;
 
 use super::{FORMAT, Head, Place};
@@ -72,11 +72,12 @@ impl Encoder {
                 }
             }
             Event::Started { info, .. } | Event::NothingToRun { info, .. } => self.info(object, info),
-            Event::Finished { start_ms, end_ms, exit, output, usage, executed_by, .. } => {
+            Event::Finished { start_ms, end_ms, exit, output, usage, executed_by, cache, .. } => {
                 object.number("start_ms", start_ms);
                 object.number("end_ms", end_ms);
                 exit_fields(object, exit);
                 usage_fields(object, usage, executed_by);
+                cache_fields(object, executed_by, cache);
                 self.output(object, output);
             }
             Event::Skipped { outputs, because, .. } => {
@@ -243,8 +244,32 @@ fn usage_fields(object: &mut Object<'_>, usage: Usage, executed_by: ExecutedBy) 
         object.number("io_wait_us", waits.io_us);
         object.number("cpu_wait_us", waits.cpu_us);
     }
-    object.mark("in_process", executed_by != ExecutedBy::Process);
+    object.mark("in_process", matches!(executed_by, ExecutedBy::Fork | ExecutedBy::Checkpoint));
     object.mark("checkpoint", executed_by == ExecutedBy::Checkpoint);
+}
+
+fn cache_fields(object: &mut Object<'_>, executed_by: ExecutedBy, cache: Option<&CacheUse>) {
+    object.mark("from_cache", executed_by == ExecutedBy::Cache);
+    let Some(CacheUse { outcome, reason, depends_on_root }) = cache else { return };
+    object.text("cache", cache_word(outcome).as_bytes());
+    if let CacheOutcome::Hit(Cost { wall_ms, cpu_ms, memory_kib }) = *outcome {
+        object.number("saved_ms", wall_ms);
+        object.number("saved_cpu_ms", cpu_ms);
+        object.number("saved_kib", memory_kib);
+    }
+    if !reason.is_empty() {
+        object.text("cache_reason", reason.as_bytes());
+    }
+    object.mark("depends_on_root", *depends_on_root);
+}
+
+fn cache_word(outcome: &CacheOutcome) -> &'static str {
+    match outcome {
+        CacheOutcome::Hit(_) => "hit",
+        CacheOutcome::New => "new",
+        CacheOutcome::Changed => "changed",
+        CacheOutcome::NotCacheable => "not cacheable",
+    }
 }
 
 fn level_name(level: Level) -> &'static str {

@@ -7,6 +7,8 @@ use tanto_exec::job::report::TerminationReason;
 use tanto_sys::cgroup::StallTimes;
 use tanto_testing::{Random, each_variant};
 
+use tanto_exec::job::{CacheOutcome, CacheUse, Cost};
+
 use super::*;
 
 impl Kept {
@@ -27,6 +29,7 @@ impl Kept {
                 output: &it.output,
                 usage: it.usage,
                 executed_by: it.executed_by,
+                cache: it.cache.as_ref(),
             },
             Kept::Skipped { job, outputs, because } => Event::Skipped { job: *job, outputs, because: *because },
             Kept::Stage { job, stage, at_ms } => {
@@ -152,9 +155,18 @@ fn some_event(random: &mut Random) -> Kept {
                 written_bytes: u64::MAX,
                 waits: [None, Some(StallTimes { io_us: 0, cpu_us: random.number() })][random.below(2)],
             },
-            executed_by: [ExecutedBy::Process, ExecutedBy::Fork, ExecutedBy::Checkpoint][random.below(3)],
+            executed_by: [ExecutedBy::Process, ExecutedBy::Fork, ExecutedBy::Checkpoint, ExecutedBy::Cache]
+                [random.below(4)],
+            cache: [None, Some(cache_use(random))][random.below(2)].clone(),
         }),
     }
+}
+
+fn cache_use(random: &mut Random) -> CacheUse {
+    let cost = Cost { wall_ms: 7, cpu_ms: random.below(100) as u32, memory_kib: 0 };
+    let outcome =
+        *random.pick(&[CacheOutcome::Hit(cost), CacheOutcome::New, CacheOutcome::Changed, CacheOutcome::NotCacheable]);
+    CacheUse { outcome, reason: "option -x".into(), depends_on_root: random.chance(50) }
 }
 
 #[test]
@@ -228,6 +240,7 @@ fn lines_match_the_documentation() {
         place: None,
         usage: Usage { user_us: 900, ..Usage::default() },
         executed_by: ExecutedBy::Checkpoint,
+        cache: None,
     };
     let encoder = Encoder { most_output: 5, brief: false };
     let expected = r#"{"event":"finished","job":3,"start_ms":12,"end_ms":40,"signal":11,"core":true,"user_us":900,"in_process":true,"checkpoint":true,"left_out":5,"output":"01789"}"#;

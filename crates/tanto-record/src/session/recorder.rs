@@ -7,8 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use tanto_exec::event::{Event, Level, View};
-use tanto_exec::job::Cost;
-use tanto_exec::job::{JobInfo, Usage};
+use tanto_exec::job::{CacheOutcome, CacheUse, Cost, JobInfo, Usage};
 use tanto_exec::writer::{Stream, Writer};
 use tanto_sys::fs::state_dir::StateDirs;
 
@@ -169,8 +168,11 @@ impl Recorder {
         Some(place)
     }
 
-    fn learn(&mut self, info: &JobInfo, wall_ms: i64, usage: Usage) {
+    fn learn(&mut self, info: &JobInfo, wall_ms: i64, usage: Usage, cache: Option<&CacheUse>) {
         let Some(output) = info.outputs.first() else { return };
+        if let Some(CacheOutcome::Hit(cost)) = cache.map(|cache| cache.outcome) {
+            return self.learned.add(output, cost);
+        }
         let cost = Cost {
             wall_ms: u32::try_from(wall_ms.max(0)).unwrap_or(u32::MAX),
             cpu_ms: clip(usage.user_us.saturating_add(usage.system_us) / 1000),
@@ -189,10 +191,10 @@ impl View for Recorder {
         if !self.wanted {
             return;
         }
-        if let Event::Finished { info, start_ms, end_ms, exit, usage, .. } = event
+        if let Event::Finished { info, start_ms, end_ms, exit, usage, cache, .. } = event
             && exit.success()
         {
-            self.learn(info, end_ms - start_ms, usage);
+            self.learn(info, end_ms - start_ms, usage, cache);
         }
         self.keep(&event);
     }
@@ -229,6 +231,7 @@ mod tests {
                 output,
                 usage,
                 executed_by: ExecutedBy::Process,
+                cache: None,
             });
             recorder.flush();
         }
@@ -334,7 +337,7 @@ mod tests {
         recorder.event(Event::Started { job: JobId(1), info: &info, at_ms: 50 });
         let (job, exit, usage, output) = (JobId(1), Exit::Code(0), Usage::default(), &text(b'x')[..]);
         let (info, start_ms, end_ms, executed_by) = (&info, 50, 60, ExecutedBy::Process);
-        recorder.event(Event::Finished { job, info, start_ms, end_ms, exit, output, usage, executed_by });
+        recorder.event(Event::Finished { job, info, start_ms, end_ms, exit, output, usage, executed_by, cache: None });
         recorder.finish().unwrap();
         let (sessions, session) = (Sessions::new(&StateDirs::in_tree(&dir)), last(&dir));
         let name = sessions.list()[0].name.clone();

@@ -177,6 +177,7 @@ impl View for NinjaView {
                 let note: &[u8] = match executed_by {
                     ExecutedBy::Fork if self.config.notes => b" (in-process)",
                     ExecutedBy::Checkpoint if self.config.notes => b" (from a checkpoint)",
+                    ExecutedBy::Cache if self.config.notes => b" (from cache)",
                     _ => b"",
                 };
                 self.finished(job, info, (start_ms, end_ms), exit, output, note);

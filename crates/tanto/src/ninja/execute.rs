@@ -1,6 +1,7 @@
 //! The two builds of a run: first the manifest, then the targets.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -11,7 +12,6 @@ use tanto_exec::jobserver::{Client, Jobserver, role};
 use tanto_exec::monitor::watcher::{CgroupUse, LONG_MS, Leftovers, WatchOptions};
 use tanto_exec::resource_sampler;
 use tanto_exec::run::{Build, BuildOutcome};
-use tanto_exec::runner::Runner;
 use tanto_exec::runner::clang::installation;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::process::{ProcessRunner, RunnerOptions};
@@ -26,11 +26,13 @@ use tanto_ninja::targets::{LookupOptions, TargetNames, collect_target, collect_t
 use tanto_ninja::{build_dir_lock, builddir};
 use tanto_record::views::live::Follow;
 use tanto_record::views::ninja::Verbosity;
+use tanto_sys::ipc::event_fd::EventFd;
 use tanto_sys::signals::TerminationSignals;
 
 use crate::invocation::Invocation;
 use crate::settings::parser::FollowTarget;
 
+use super::cache::BuildRunner;
 use super::{BuildRun, ExitCode, RunResult, job_slots};
 use crate::settings::values::Memory;
 
@@ -191,12 +193,12 @@ impl BuildRun<'_> {
             true => None,
             false => Some(self.listen()?),
         };
-        let mut runner: Box<dyn Runner> = match self.options.dry_run {
-            true => Box::new(DryRunner::default()),
+        let mut runner = match self.options.dry_run {
+            true => BuildRunner::Dry(DryRunner::default()),
             false => {
                 let builddir = builddir::path(frontend.scan.graph);
                 let watch = self.watch_options(schedule);
-                Box::new(self.spawn_runner(parallelism, jobserver, watch, schedule.command_count(), builddir)?)
+                self.spawn_runner(parallelism, jobserver, watch, schedule.command_count(), builddir)?
             }
         };
         self.limit_admission(schedule, parallelism, builddir::path(frontend.scan.graph));
@@ -206,7 +208,7 @@ impl BuildRun<'_> {
         let run = Build {
             frontend,
             schedule,
-            runner: &mut *runner,
+            runner: runner.runner(),
             view: &mut self.view,
             clock: &self.clock,
             failures_allowed: self.options.settings.keep_going.value as usize,
@@ -214,7 +216,7 @@ impl BuildRun<'_> {
         };
         let outcome = self.stats.time("run", || run.run());
         self.was_interrupted = outcome == BuildOutcome::Interrupted;
-        drop(runner);
+        self.finish_runner(runner);
         self.record_contents(frontend);
         self.finish_recording();
         Ok((outcome, signals_wait))
@@ -248,11 +250,11 @@ impl BuildRun<'_> {
         watch: Option<WatchOptions>,
         planned: usize,
         builddir: &[u8],
-    ) -> RunResult<ProcessRunner> {
+    ) -> RunResult<BuildRunner> {
         // Nested Tanto processes use it to recognize the lock.
         let ancestors =
             (build_dir_lock::ANCESTORS.into(), build_dir_lock::ancestors_for_jobs(self.build_dir_lock.as_ref()));
-        let environment = [ancestors].into_iter().chain(role::environment(jobserver.as_ref())).collect();
+        let environment: Vec<_> = [ancestors].into_iter().chain(role::environment(jobserver.as_ref())).collect();
         let max_load = self.options.settings.max_load.value;
         let own = self.own_state(builddir);
         let overflow = Some(Path::new(OsStr::from_bytes(if builddir.is_empty() { b"." } else { builddir })).into());
@@ -265,6 +267,8 @@ impl BuildRun<'_> {
         });
         let worker = installation::find(settings.clang_worker.value, costs_file, planned, checkpoints)
             .map_err(|error| self.fatal(error.to_string().as_bytes()))?;
+        let cache = self.cache_options(&environment);
+        let wake = cache.as_ref().and_then(|_| EventFd::new().ok());
         let options = RunnerOptions {
             parallelism,
             max_load,
@@ -273,11 +277,12 @@ impl BuildRun<'_> {
             watch,
             overflow,
             writer,
-            wake_fd: None,
+            wake_fd: wake.as_ref().and_then(|event| event.as_fd().try_clone_to_owned().ok()),
             clang_worker: worker,
-            record_inputs: self.options.trace.is_some(),
+            record_inputs: self.options.trace.is_some() || cache.is_some(),
         };
-        ProcessRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))
+        let runner = ProcessRunner::new(options).map_err(|error| self.fatal(&tanto_sys::error::text(&error)))?;
+        Ok(self.with_cache(runner, cache, wake))
     }
 
     /// Tanto's own state directory, created if possible. Returned even if it could not be created in the tree: the

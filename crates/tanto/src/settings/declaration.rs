@@ -11,8 +11,8 @@ use tanto_sys::threads::ThreadLimit;
 
 use super::flags::{self, Flag, Group, Id, free, long, one_of, short};
 use super::values::{
-    self, CheckpointLimit, Jobs, Memory, OutputFormat, StatusFormat, clang_worker, jobserver, leftovers, output_format,
-    snapshots, text,
+    self, CacheMode, CheckpointLimit, Jobs, Memory, OutputFormat, StatusFormat, clang_worker, jobserver, leftovers,
+    output_format, snapshots, text,
 };
 use super::{CommandLineError, EnvVars, Origin, Sourced};
 use crate::invocation::Invocation;
@@ -342,6 +342,31 @@ settings! {
                    replaced by an older file with other content. Digests are kept in .tanto/contents. See docs/content.md. \
                    Under the name ninja the default is off.",
             ..long("content")
+        };
+    }
+    cache: CacheMode {
+        default: CacheMode::Off, CacheMode::Off;
+        doctor: text::cache;
+        flag Cache = values::cache, Flag {
+            value: one_of("MODE", CacheMode::WORDS, "'off', 'on' or 'read'"),
+            doc: "take results of compiles from a cache",
+            note: " [default=off]",
+            more: "A compile by gcc or clang does not run if the cache has the result of the same command with the same \
+                   inputs, also from another build directory or checkout. Inputs are all files and variables that the \
+                   compiler was seen to look at, found or not. on: new results are stored in ~/.cache/tanto/cache. \
+                   read: they are not. See docs/cache.md and tanto-cache(1).",
+            ..long("cache")
+        };
+    }
+    cache_size: u64 {
+        default: 10 << 20, 10 << 20;
+        doctor: text::size;
+        flag CacheSize = values::cache_size, Flag {
+            value: free("SIZE", "a size such as 10G"),
+            doc: "keep at most SIZE in the cache",
+            note: " [default=10G]",
+            more: "What was not used for the longest time is removed after a build.",
+            ..long("cache-size")
         };
     }
     record: bool {

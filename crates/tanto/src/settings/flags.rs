@@ -37,6 +37,8 @@ pub enum Id {
     Again,
     Trace,
     Content,
+    Cache,
+    CacheSize,
 }
 
 /// The sources that may give an option.

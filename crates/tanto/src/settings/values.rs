@@ -52,6 +52,21 @@ pub enum Memory {
     AtMost(u64),
 }
 
+/// Use of the action cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheMode {
+    Off,
+    /// Results are used and stored.
+    On,
+    /// Results are used, but not stored.
+    Read,
+}
+
+impl CacheMode {
+    /// The words for it, in the order of the help.
+    pub const WORDS: &[&str] = &["off", "on", "read"];
+}
+
 /// The text before each command's description.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StatusFormat {
@@ -148,6 +163,20 @@ pub fn memory(value: &[u8]) -> Option<Memory> {
         b"off" => Some(Memory::Off),
         size => number::size_kib(size).filter(|&kib| kib > 0).map(Memory::AtMost),
     }
+}
+
+pub fn cache(value: &[u8]) -> Option<CacheMode> {
+    match value {
+        b"off" => Some(CacheMode::Off),
+        b"on" => Some(CacheMode::On),
+        b"read" => Some(CacheMode::Read),
+        _ => None,
+    }
+}
+
+/// Parses the size of the cache, in KiB.
+pub fn cache_size(value: &[u8]) -> Option<u64> {
+    number::size_kib(value).filter(|&kib| kib > 0)
 }
 
 pub fn checkpoints(value: &[u8]) -> Option<CheckpointLimit> {
@@ -286,6 +315,19 @@ pub mod text {
 
     pub fn log_version(version: &Option<u32>) -> String {
         version.map_or_else(|| "as the other ninja in PATH, else 7".into(), |version| version.to_string())
+    }
+
+    pub fn cache(mode: &CacheMode) -> String {
+        match mode {
+            CacheMode::Off => "off",
+            CacheMode::On => "on",
+            CacheMode::Read => "results are used, but not stored",
+        }
+        .into()
+    }
+
+    pub fn size(kib: &u64) -> String {
+        tanto_exec::text::units::ByteSize(kib.saturating_mul(1024)).to_string()
     }
 
     pub fn content(is_on: &bool) -> String {

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use tanto_cas::FileDigest;
 use tanto_sys::fs::fingerprint::FileState;
+use tanto_sys::fs::stat::{FileKind, Stat};
 use tanto_testing::Scratch;
 
 use super::*;
@@ -14,7 +15,8 @@ const NOW: i64 = 1_000;
 
 fn digest(content: &[u8], fingerprint: u64, trust: Trust) -> FileDigest {
     let state = FileState { mtime: 1, fingerprint: Fingerprint(fingerprint) };
-    FileDigest { digest: Digest::of(content), state, ctime: 1, trust }
+    let stat = Stat { kind: FileKind::File, size: 1, mtime: 1, ctime: 1, device: 1, inode: 1 };
+    FileDigest { digest: Digest::of(content), state, stat, trust }
 }
 
 fn record(number: u8) -> CommandRecord {

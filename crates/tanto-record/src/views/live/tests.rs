@@ -126,6 +126,7 @@ impl Scene {
             output: output.as_bytes(),
             usage: Usage::default(),
             executed_by: ExecutedBy::Process,
+            cache: None,
         });
         self.wait()
     }

@@ -90,6 +90,7 @@ impl Build {
             output,
             usage,
             executed_by: ExecutedBy::Process,
+            cache: None,
         });
         self
     }

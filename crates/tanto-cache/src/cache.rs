@@ -1,0 +1,147 @@
+//! Finds results of actions, and prepares new ones for the cache.
+
+use std::fs;
+use std::sync::Arc;
+
+use tanto_exec::input_recorder::input_list::InputList;
+use tanto_exec::job::Cost;
+use tanto_sys::fs::file;
+use tanto_sys::fs::file_stamp::coarse_now;
+use tanto_sys::process::Environment;
+
+use crate::action::{Action, Surroundings};
+use crate::cache_dir::CacheDir;
+use crate::entry::{ActionFile, ActionResult};
+use crate::input_names::NameTable;
+use crate::observer::{Evaluation, InputName, KnownFiles, Observer};
+use crate::recorded_inputs::{NotStored, Run};
+use crate::restore::Restoration;
+use crate::workers::NewResult;
+
+pub(crate) struct ActionCache {
+    pub(crate) dir: Arc<CacheDir>,
+    pub(crate) around: Surroundings,
+    names: NameTable,
+    observer: Observer,
+}
+
+/// A result that may be used.
+pub(crate) struct Hit {
+    pub(crate) restoration: Restoration,
+    pub(crate) cost: Cost,
+    /// No input has changed since then.
+    pub(crate) seen_at: i64,
+}
+
+/// Why there is no result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Miss {
+    /// The command has not run before.
+    New,
+    /// It has, with other inputs.
+    Changed,
+}
+
+impl ActionCache {
+    pub(crate) fn new(dir: CacheDir, environment: &[(std::ffi::OsString, std::ffi::OsString)]) -> ActionCache {
+        let known = fs::read(dir.known_files()).map_or_else(|_| KnownFiles::default(), |it| KnownFiles::decode(&it));
+        let names = NameTable::open(&dir.names());
+        let around = Surroundings::new(Environment::inherit_with(environment));
+        let observer = Observer::new(Environment::inherit_with(environment), known);
+        ActionCache { dir: Arc::new(dir), around, names, observer }
+    }
+
+    /// Finds a result. If the action without the root turned out to depend on it, this is about the one with whole paths,
+    /// which replaces it.
+    pub(crate) fn find(&mut self, action: &mut Action) -> Result<Hit, Miss> {
+        let mut file = self.dir.read_action(&action.key);
+        if file.depends_on_root
+            && let Some(literal) = action.literal()
+        {
+            *action = literal;
+            file = self.dir.read_action(&action.key);
+        }
+        match self.matching(&file, action) {
+            Some((result, evaluation)) => Ok(self.hit(action, result, evaluation)),
+            None if file.entries.is_empty() => Err(Miss::New),
+            None => Err(Miss::Changed),
+        }
+    }
+
+    fn matching<'f>(&mut self, file: &'f ActionFile, action: &Action) -> Option<(&'f ActionResult, Evaluation)> {
+        let mut last = None;
+        for entry in &file.entries {
+            let is_same = last.as_ref().is_some_and(|(list, _)| *list == &entry.list);
+            if !is_same {
+                let evaluation =
+                    self.names.unpack(&entry.list).map(|names| self.observer.evaluate(&names, &action.root));
+                last = Some((&entry.list, evaluation.flatten()));
+            }
+            let evaluation = last.as_ref().and_then(|(_, evaluation)| *evaluation);
+            if let Some(evaluation) = evaluation.filter(|it| it.digest == entry.inputs) {
+                return Some((&entry.result, evaluation));
+            }
+        }
+        None
+    }
+
+    fn hit(&self, action: &Action, result: &ActionResult, evaluation: Evaluation) -> Hit {
+        let seen_at = evaluation.seen_at.min(coarse_now());
+        let path = |path: &[u8]| file::path(path).to_path_buf();
+        let outputs = result.outputs.iter().map(|it| (path(&action.output), it.digest, it.is_executable)).collect();
+        let depfile = action.depfile.as_ref().and_then(|it| Some((path(it), result.depfile?)));
+        let restoration =
+            Restoration { outputs, depfile, text: result.text, root: action.root.clone(), mtime: seen_at };
+        Hit { restoration, cost: result.cost, seen_at }
+    }
+
+    /// Prepares the result of a command that has succeeded. `began`: the clock of file systems before it started.
+    pub(crate) fn prepare(
+        &mut self,
+        action: &Action,
+        began: i64,
+        inputs: &InputList,
+        text: &[u8],
+        cost: Cost,
+    ) -> Result<NewResult, NotStored> {
+        let run = Run { action, around: &self.around, began, has_printed: !text.is_empty() };
+        let names = run.inputs(inputs, &mut self.observer)?;
+        let mut buffer = Vec::new();
+        let hidden: Vec<_> = names
+            .iter()
+            .map(|(aspect, name)| (*aspect, action.root.hide_in_path(name, &mut buffer).to_vec()))
+            .collect();
+        let mut names: Vec<InputName<'_>> =
+            hidden.iter().map(|(aspect, name)| InputName { aspect: *aspect, name }).collect();
+        let list = self.names.pack(&mut names).map_err(|error| NotStored::Io(error.to_string()))?;
+        let evaluation = self.observer.evaluate(&names, &action.root);
+        let evaluation = evaluation.ok_or_else(|| NotStored::Changed(b"a file".to_vec()))?;
+        Ok(NewResult {
+            key: action.key,
+            list,
+            inputs: evaluation.digest,
+            root: action.root.clone(),
+            output: action.output.clone(),
+            depfile: action.depfile.clone(),
+            text: text.to_vec(),
+            cost,
+        })
+    }
+
+    /// A command has ended. One that is no compile may have changed any file.
+    pub(crate) fn command_ended(&mut self, action: Option<&Action>) {
+        let Some(action) = action else { return self.observer.distrust_all() };
+        for path in [Some(&action.output), action.depfile.as_ref()].into_iter().flatten() {
+            self.observer.forget(&self.around.absolute(path));
+        }
+    }
+
+    /// Saves what is useful for later builds. Failures only cost time.
+    pub(crate) fn save(self) {
+        if let (Some(bytes), Some(_)) = (self.observer.into_known().encode(), self.dir.store()) {
+            let _ = tanto_sys::fs::file::write_atomically(&self.dir.known_files(), |to| {
+                std::io::Write::write_all(to, &bytes)
+            });
+        }
+    }
+}

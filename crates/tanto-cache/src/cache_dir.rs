@@ -1,0 +1,191 @@
+//! The directory of a cache: blobs, the files of actions, the table of names, and counters.
+//!
+//! Files of actions get their name when they are complete. Everything that is damaged counts as missing.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tanto_cas::store::{Durability, StoreLimits};
+use tanto_cas::{Digest, Store, StoreError};
+use tanto_sys::fs::file::{open_no_follow, write_atomically};
+use tanto_sys::user;
+
+use crate::entry::{self, ActionFile};
+
+/// Longest output that is stored, in bytes.
+pub(crate) const MAX_BLOB_BYTES: u64 = 1 << 30;
+
+/// The use of a file is noted once in this time.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Why there is no cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    #[error("the cache directory {}: {}", .0.display(), .1)]
+    Io(PathBuf, io::Error),
+    #[error("the cache directory {} belongs to another user, or others can write to it", .0.display())]
+    NotPrivate(PathBuf),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Whether results are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheAccess {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// Why a blob cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BlobError {
+    Missing,
+    Damaged,
+}
+
+#[derive(Debug)]
+pub(crate) struct CacheDir {
+    path: PathBuf,
+    /// `None`: read only.
+    store: Option<Store>,
+}
+
+impl CacheDir {
+    /// Opens the directory. Creates it unless it is only read.
+    pub(crate) fn open(path: &Path, access: CacheAccess) -> Result<CacheDir, CacheError> {
+        let failed = |error| CacheError::Io(path.to_path_buf(), error);
+        if access == CacheAccess::ReadWrite {
+            DirBuilder::new().recursive(true).mode(0o700).create(path.join("actions")).map_err(failed)?;
+        }
+        let data = fs::metadata(path).map_err(failed)?;
+        if !user::is_trusted(data.uid()) || data.mode() & 0o022 != 0 || !data.is_dir() {
+            return Err(CacheError::NotPrivate(path.to_path_buf()));
+        }
+        let store = match access {
+            CacheAccess::ReadOnly => None,
+            CacheAccess::ReadWrite => Some(Store::open(&path.join("blobs"), limits())?),
+        };
+        Ok(CacheDir { path: path.to_path_buf(), store })
+    }
+
+    pub(crate) fn access(&self) -> CacheAccess {
+        if self.store.is_some() { CacheAccess::ReadWrite } else { CacheAccess::ReadOnly }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    pub(crate) fn names(&self) -> PathBuf {
+        self.path.join("names")
+    }
+
+    pub(crate) fn known_files(&self) -> PathBuf {
+        self.path.join("files")
+    }
+
+    pub(crate) fn actions(&self) -> PathBuf {
+        self.path.join("actions")
+    }
+
+    fn action(&self, key: &Digest) -> PathBuf {
+        let text = key.to_string();
+        self.path.join("actions").join(&text[..2]).join(&text[2..])
+    }
+
+    /// Reads the file of an action; a damaged one is removed.
+    pub(crate) fn read_action(&self, key: &Digest) -> ActionFile {
+        let path = self.action(key);
+        let Ok(mut file) = open_no_follow(&path) else { return ActionFile::default() };
+        let mut bytes = Vec::new();
+        let read = (&mut file).take(entry::MAX_BYTES).read_to_end(&mut bytes);
+        match read.ok().and_then(|_| ActionFile::decode(&bytes)) {
+            Some(found) => {
+                self.note_use(&file);
+                found
+            }
+            None => {
+                if self.store.is_some() {
+                    let _ = fs::remove_file(&path);
+                }
+                ActionFile::default()
+            }
+        }
+    }
+
+    pub(crate) fn write_action(&self, key: &Digest, file: &ActionFile) -> io::Result<()> {
+        let path = self.action(key);
+        let write = || write_atomically(&path, |to| to.write_all(&file.encode()));
+        match write() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                write()
+            }
+            written => written,
+        }
+    }
+
+    /// Notes that a file was used today.
+    fn note_use(&self, file: &File) {
+        let is_noted = |data: fs::Metadata| {
+            data.modified().is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age < DAY))
+        };
+        if self.store.is_some() && !file.metadata().is_ok_and(is_noted) {
+            // Otherwise, it goes earlier.
+            let _ = file.set_modified(SystemTime::now());
+        }
+    }
+
+    /// Reads a blob and verifies it.
+    pub(crate) fn read_blob(&self, digest: &Digest) -> Result<Blob, BlobError> {
+        let mut file = open_no_follow(&self.blob_path(digest)).map_err(|_| BlobError::Missing)?;
+        let mut content = Vec::new();
+        let read = (&mut file).take(MAX_BLOB_BYTES + 1).read_to_end(&mut content);
+        if read.is_err() || Digest::of(&content) != *digest {
+            // This moves it away.
+            self.store.iter().for_each(|store| drop(store.read_to_vec(digest, MAX_BLOB_BYTES)));
+            return Err(BlobError::Damaged);
+        }
+        self.note_use(&file);
+        Ok(Blob { content, file })
+    }
+
+    fn blob_path(&self, digest: &Digest) -> PathBuf {
+        let text = digest.to_string();
+        self.path.join("blobs").join(&text[..2]).join(&text[2..])
+    }
+
+    /// Stores a small blob.
+    pub(crate) fn put(&self, content: &[u8]) -> Result<Digest, StoreError> {
+        let Some(store) = &self.store else { return Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem).into()) };
+        let digest = Digest::of(content);
+        if !store.contains(&digest)? {
+            store.put(&mut &content[..], &digest, MAX_BLOB_BYTES, Durability::Process)?;
+        }
+        Ok(digest)
+    }
+
+    /// Stores a file.
+    pub(crate) fn put_file(&self, path: &Path) -> Result<Digest, StoreError> {
+        let Some(store) = &self.store else { return Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem).into()) };
+        Ok(store.put_file(path, None, MAX_BLOB_BYTES, Durability::Process)?.digest)
+    }
+}
+
+/// A verified blob.
+pub(crate) struct Blob {
+    pub(crate) content: Vec<u8>,
+    pub(crate) file: File,
+}
+
+fn limits() -> StoreLimits {
+    // A blob that was stored just now has no action yet.
+    StoreLimits { keep_used: Duration::from_secs(10 * 60), ..StoreLimits::default() }
+}

@@ -1,0 +1,195 @@
+//! The file of an action: the lists of inputs of its runs, and their results.
+
+use tanto_cas::Digest;
+use tanto_exec::job::Cost;
+
+use crate::input_names::PackedList;
+
+const MAGIC: &[u8; 4] = b"TCA1";
+/// Results of one action. A new one replaces the oldest.
+pub(crate) const MAX_ENTRIES: usize = 16;
+/// Maximum size of the file.
+pub(crate) const MAX_BYTES: u64 = 4 << 20;
+/// The result depends on the path of the checkout, although the command line does not look so.
+const DEPENDS_ON_ROOT: u8 = 1;
+
+/// All known results of an action, newest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ActionFile {
+    /// The key without the root of the checkout must not be used.
+    pub(crate) depends_on_root: bool,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// The inputs of a run, and its result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) list: PackedList,
+    /// What the inputs were like.
+    pub(crate) inputs: Digest,
+    pub(crate) result: ActionResult,
+}
+
+/// What a command has written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ActionResult {
+    /// In the order of the declaration.
+    pub(crate) outputs: Vec<StoredOutput>,
+    pub(crate) depfile: Option<Digest>,
+    /// Printed text; `None` if there was none.
+    pub(crate) text: Option<Digest>,
+    pub(crate) cost: Cost,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StoredOutput {
+    pub(crate) digest: Digest,
+    pub(crate) is_executable: bool,
+}
+
+impl ActionResult {
+    /// All blobs.
+    pub(crate) fn blobs(&self) -> impl Iterator<Item = Digest> {
+        self.outputs.iter().map(|output| output.digest).chain(self.depfile).chain(self.text)
+    }
+}
+
+impl ActionFile {
+    /// Adds an entry, and removes one with the same inputs.
+    pub(crate) fn insert(&mut self, entry: Entry) {
+        self.entries.retain(|it| it.inputs != entry.inputs || it.list != entry.list);
+        self.entries.insert(0, entry);
+        self.entries.truncate(MAX_ENTRIES);
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut body = vec![if self.depends_on_root { DEPENDS_ON_ROOT } else { 0 }];
+        body.push(u8::try_from(self.entries.len()).unwrap_or(0));
+        self.entries.iter().for_each(|entry| entry.encode(&mut body));
+        [&MAGIC[..], &Digest::of(&body).0, &body].concat()
+    }
+
+    /// Returns `None` if it is damaged.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<ActionFile> {
+        let (digest, body) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<32>()?;
+        if Digest::of(body).0 != *digest {
+            return None;
+        }
+        let mut fields = Fields(body);
+        let [flags, count] = fields.take()?;
+        let entries = (0..count).map(|_| Entry::decode(&mut fields)).collect::<Option<_>>()?;
+        fields.0.is_empty().then_some(ActionFile { depends_on_root: flags & DEPENDS_ON_ROOT != 0, entries })
+    }
+}
+
+impl Entry {
+    fn encode(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.list.table.to_le_bytes());
+        put_u32(to, self.list.inputs.len());
+        to.extend_from_slice(&self.list.inputs);
+        to.extend_from_slice(&self.inputs.0);
+        put_u32(to, self.result.outputs.len());
+        for output in &self.result.outputs {
+            to.extend_from_slice(&output.digest.0);
+            to.push(u8::from(output.is_executable));
+        }
+        for blob in [self.result.depfile, self.result.text] {
+            to.push(u8::from(blob.is_some()));
+            to.extend(blob.iter().flat_map(|digest| digest.0));
+        }
+        let Cost { wall_ms, cpu_ms, memory_kib } = self.result.cost;
+        to.extend_from_slice(&wall_ms.to_le_bytes());
+        to.extend_from_slice(&cpu_ms.to_le_bytes());
+        to.extend_from_slice(&memory_kib.to_le_bytes());
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Option<Entry> {
+        let table = u64::from_le_bytes(fields.take()?);
+        let length = fields.u32()? as usize;
+        let (inputs, rest) = fields.0.split_at_checked(length)?;
+        fields.0 = rest;
+        let list = PackedList { table, inputs: inputs.to_vec() };
+        let inputs = Digest(fields.take()?);
+        let count = fields.u32()?;
+        let outputs = (0..count).map(|_| output(fields)).collect::<Option<_>>()?;
+        let (depfile, text) = (blob(fields)?, blob(fields)?);
+        let (wall_ms, cpu_ms) = (fields.u32()?, fields.u32()?);
+        let memory_kib = fields.u32()?;
+        let cost = Cost { wall_ms, cpu_ms, memory_kib };
+        Some(Entry { list, inputs, result: ActionResult { outputs, depfile, text, cost } })
+    }
+}
+
+fn output(fields: &mut Fields<'_>) -> Option<StoredOutput> {
+    let (digest, [executable]) = (Digest(fields.take()?), fields.take()?);
+    Some(StoredOutput { digest, is_executable: executable != 0 })
+}
+
+fn blob(fields: &mut Fields<'_>) -> Option<Option<Digest>> {
+    match fields.take()? {
+        [0] => Some(None),
+        [1] => Some(Some(Digest(fields.take()?))),
+        _ => None,
+    }
+}
+
+fn put_u32(to: &mut Vec<u8>, number: usize) {
+    to.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+struct Fields<'b>(&'b [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u8) -> Entry {
+        let outputs = vec![StoredOutput { digest: Digest([number; 32]), is_executable: number % 2 == 1 }];
+        let cost = Cost { wall_ms: 7, cpu_ms: 5, memory_kib: 9 };
+        let (depfile, text) = (Some(Digest([2; 32])), None);
+        Entry {
+            list: PackedList { table: 3, inputs: vec![1, 2, number] },
+            inputs: Digest([number; 32]),
+            result: ActionResult { outputs, depfile, text, cost },
+        }
+    }
+
+    #[test]
+    fn files_are_read_back() {
+        let mut file = ActionFile { depends_on_root: true, entries: Vec::new() };
+        assert_eq!(ActionFile::decode(&file.encode()).unwrap(), file);
+        (0..20).for_each(|number| file.insert(entry(number)));
+        assert_eq!(file.entries.len(), MAX_ENTRIES);
+        assert_eq!(file.entries[0], entry(19));
+        file.insert(entry(10));
+        assert_eq!((file.entries.len(), &file.entries[0]), (MAX_ENTRIES, &entry(10)));
+        assert_eq!(ActionFile::decode(&file.encode()).unwrap(), file);
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let mut file = ActionFile::default();
+        file.insert(entry(1));
+        let bytes = file.encode();
+        for end in 0..bytes.len() {
+            assert_eq!(ActionFile::decode(&bytes[..end]), None);
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert_eq!(ActionFile::decode(&damaged), None);
+        }
+    }
+}

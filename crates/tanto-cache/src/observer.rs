@@ -1,0 +1,217 @@
+//! Looks at files and variables as a command would see them now, and remembers that while it holds.
+
+mod known_files;
+mod list;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use hashbrown::HashMap;
+use tanto_cas::{Digest, FileDigest};
+use tanto_sys::fs::file;
+use tanto_sys::fs::file_stamp::coarse_now;
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
+use tanto_sys::fs::stat::{FileKind, Stat, stat};
+use tanto_sys::process::Environment;
+
+pub(crate) use self::known_files::KnownFiles;
+pub(crate) use self::list::{Evaluation, InputName};
+
+pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// What a command wants to know about a name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Aspect {
+    /// The content of a file, or the names in a directory.
+    Content,
+    /// Whether there is something, and of what kind.
+    Presence,
+    /// The target of a symbolic link.
+    Link,
+    /// The path without symbolic links.
+    Resolved,
+    /// The value of a variable.
+    Variable,
+}
+
+const ASPECTS: usize = 5;
+
+impl Aspect {
+    pub(crate) const ALL: [Aspect; ASPECTS] =
+        [Aspect::Content, Aspect::Presence, Aspect::Link, Aspect::Resolved, Aspect::Variable];
+}
+
+/// Devices that give every command the same, or on which no result depends.
+const DEVICES: [&[u8]; 4] = [b"/dev/null", b"/dev/zero", b"/dev/urandom", b"/dev/random"];
+
+/// What was seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    File(SeenFile),
+    /// The digest of the names, and the last change of the directory.
+    Directory {
+        names: Digest,
+        ctime: i64,
+    },
+    Kind(FileKind),
+    /// A value, a target or a path.
+    Text(Vec<u8>),
+    /// A device from the list.
+    Device,
+    Nothing,
+    /// It cannot be seen, or not in a way that could be compared.
+    Unknown,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SeenFile {
+    pub(crate) digest: Digest,
+    pub(crate) state: FileState,
+    pub(crate) trust: Trust,
+    pub(crate) stat: Stat,
+}
+
+/// Something seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Sighting {
+    pub(crate) seen: Seen,
+    /// The clock of file systems before it was last confirmed.
+    pub(crate) at: i64,
+    /// The same, before it was first seen in this state.
+    pub(crate) since: i64,
+}
+
+pub(crate) struct Observer {
+    systems: FileSystems,
+    sightings: [Map<Box<[u8]>, Sighting>; ASPECTS],
+    /// Older sightings have to be confirmed.
+    valid_from: i64,
+    /// The variables of commands.
+    environment: Environment,
+    known: KnownFiles,
+    scratch: list::Scratch,
+}
+
+impl Observer {
+    pub(crate) fn new(environment: Environment, known: KnownFiles) -> Observer {
+        Observer {
+            environment,
+            systems: FileSystems::default(),
+            sightings: Default::default(),
+            valid_from: i64::MIN,
+            known,
+            scratch: list::Scratch::default(),
+        }
+    }
+
+    /// Confirms everything before it is used again: a command may have changed any file.
+    pub(crate) fn distrust_all(&mut self) {
+        self.valid_from = coarse_now();
+        // A sighting at this very tick may be from before the change.
+        self.sightings.iter_mut().flat_map(|it| it.values_mut()).for_each(|it| it.at = it.at.min(self.valid_from - 1));
+    }
+
+    /// Forgets a path that a command has written.
+    pub(crate) fn forget(&mut self, path: &[u8]) {
+        for aspect in Aspect::ALL.into_iter().filter(|&aspect| aspect != Aspect::Variable) {
+            self.sightings[aspect as usize].remove(path);
+        }
+    }
+
+    pub(crate) fn into_known(self) -> KnownFiles {
+        self.known
+    }
+
+    /// Returns what was seen of a name, at a time when nothing had changed since.
+    pub(crate) fn see(&mut self, aspect: Aspect, name: &[u8]) -> &Sighting {
+        let map = &self.sightings[aspect as usize];
+        let before = map.get(name);
+        if before.is_none_or(|it| !self.is_valid(aspect, it)) {
+            let at = coarse_now();
+            let before = before.cloned();
+            let seen = self.look(aspect, name, before.as_ref().map(|it| &it.seen));
+            let since = before.filter(|it| it.seen == seen).map_or(at, |it| it.since);
+            self.sightings[aspect as usize].insert(name.into(), Sighting { seen, at, since });
+        }
+        &self.sightings[aspect as usize][name]
+    }
+
+    fn is_valid(&self, aspect: Aspect, it: &Sighting) -> bool {
+        let is_racy = matches!(&it.seen, Seen::File(file) if file.trust != Trust::Known);
+        aspect == Aspect::Variable || it.at >= self.valid_from && !is_racy
+    }
+
+    fn look(&mut self, aspect: Aspect, name: &[u8], before: Option<&Seen>) -> Seen {
+        match aspect {
+            Aspect::Variable => self.environment.get(name).map_or(Seen::Nothing, |value| Seen::Text(value.to_vec())),
+            Aspect::Link => text(fs::read_link(file::path(name))),
+            Aspect::Resolved => text(fs::canonicalize(file::path(name))),
+            Aspect::Presence => match stat(name) {
+                Ok(None) => Seen::Nothing,
+                Ok(Some(found)) => Seen::Kind(found.kind),
+                Err(_) => Seen::Unknown,
+            },
+            Aspect::Content => match before {
+                Some(Seen::File(file)) if self.is_same(name, file) => Seen::File(file.clone()),
+                _ => content(name, &self.systems, &mut self.known),
+            },
+        }
+    }
+
+    /// Returns whether a file that was read before is the same.
+    fn is_same(&self, path: &[u8], before: &SeenFile) -> bool {
+        before.trust == Trust::Known && self.systems.observe(path).is_ok_and(|state| state == before.state)
+    }
+}
+
+fn text(found: std::io::Result<std::path::PathBuf>) -> Seen {
+    match found {
+        Ok(path) => Seen::Text(path.into_os_string().into_encoded_bytes()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Seen::Nothing,
+        Err(_) => Seen::Unknown,
+    }
+}
+
+fn content(path: &[u8], systems: &FileSystems, known: &mut KnownFiles) -> Seen {
+    let found = match stat(path) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Seen::Nothing,
+        Err(_) => return Seen::Unknown,
+    };
+    match found.kind {
+        FileKind::Directory => names(path, &found),
+        FileKind::Other if DEVICES.contains(&path) => Seen::Device,
+        FileKind::Other => Seen::Unknown,
+        FileKind::File => {
+            if let Some(seen) = known.find(path, &found, systems) {
+                return Seen::File(seen);
+            }
+            let Ok(Some(read)) = FileDigest::of(file::path(path), systems) else { return Seen::Unknown };
+            let FileDigest { digest, state, trust, stat } = read;
+            let seen = SeenFile { digest, state, trust, stat };
+            known.note(path, &seen);
+            Seen::File(seen)
+        }
+    }
+}
+
+fn names(path: &[u8], found: &Stat) -> Seen {
+    let Ok(entries) = fs::read_dir(file::path(path)) else { return Seen::Unknown };
+    let Ok(mut names) = entries.map(|it| it.map(|it| it.file_name())).collect::<Result<Vec<_>, _>>() else {
+        return Seen::Unknown;
+    };
+    names.sort_unstable();
+    let mut text = Vec::new();
+    for name in names {
+        text.extend_from_slice(name.as_bytes());
+        text.push(0);
+    }
+    // A name that was added meanwhile changes the time.
+    match stat(path) {
+        Ok(Some(after)) if after == *found => Seen::Directory { names: Digest::of(&text), ctime: found.ctime },
+        _ => Seen::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Compares everything that a command has looked at with one digest.
+
+use std::thread;
+use std::time::Duration;
+
+use tanto_cas::Digest;
+use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
+use tanto_sys::fs::stat::FileKind;
+
+use super::{Aspect, Map, Observer, Seen, SeenFile};
+use crate::roots::Root;
+
+/// A name in a list of inputs, with the placeholder for the root.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct InputName<'n> {
+    pub(crate) aspect: Aspect,
+    pub(crate) name: &'n [u8],
+}
+
+/// What all names of a list are like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Evaluation {
+    pub(crate) digest: Digest,
+    /// Nothing has changed since then.
+    pub(crate) seen_at: i64,
+    /// The newest mtime of all files.
+    pub(crate) newest: i64,
+}
+
+/// Buffers.
+#[derive(Default)]
+pub(super) struct Scratch {
+    text: Vec<u8>,
+    path: Vec<u8>,
+    value: Vec<u8>,
+    same: SameContent,
+}
+
+/// Files with equal content. Compilers treat them as one if they are the same file (clang) or have the same mtime in
+/// seconds (gcc's `#pragma once`).
+#[derive(Default)]
+struct SameContent(Map<Digest, Vec<Identity>>);
+
+struct Identity {
+    file: (u64, u64),
+    second: i64,
+}
+
+impl SameContent {
+    /// Returns which earlier file is the same one, and which has the same mtime; 0 if none.
+    fn classify(&mut self, file: &SeenFile) -> [u8; 2] {
+        let new =
+            Identity { file: (file.stat.device, file.stat.inode), second: file.stat.mtime.div_euclid(1_000_000_000) };
+        let before = self.0.entry(file.digest).or_default();
+        let place = |is_same: &dyn Fn(&Identity) -> bool| {
+            before.iter().position(is_same).map_or(0, |at| u8::try_from(at + 1).unwrap_or(u8::MAX))
+        };
+        let classes = [place(&|it| it.file == new.file), place(&|it| it.second == new.second)];
+        before.push(new);
+        classes
+    }
+}
+
+impl Observer {
+    /// Looks at all names of a list; `None` if one cannot be compared. Files that are newer than the moment at which others
+    /// were seen would look changed to the next build, so then the others are confirmed.
+    pub(crate) fn evaluate(&mut self, names: &[InputName<'_>], root: &Root) -> Option<Evaluation> {
+        let first = self.evaluate_once(names, root)?;
+        if first.newest <= first.seen_at {
+            return Some(first);
+        }
+        // A file from the future would be waited for in vain.
+        while first.newest <= fine_now() && first.newest > coarse_now() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.distrust_all();
+        self.evaluate_once(names, root).filter(|second| second.newest <= second.seen_at)
+    }
+
+    fn evaluate_once(&mut self, names: &[InputName<'_>], root: &Root) -> Option<Evaluation> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.text.clear();
+        scratch.same.0.clear();
+        let (mut seen_at, mut newest) = (i64::MAX, i64::MIN);
+        let mut is_known = true;
+        for &InputName { aspect, name } in names {
+            let path = root.show_in_path(name, &mut scratch.path);
+            let sighting = self.see(aspect, path);
+            if aspect != Aspect::Variable {
+                seen_at = seen_at.min(sighting.at);
+            }
+            if let Seen::File(file) = &sighting.seen {
+                newest = newest.max(file.stat.mtime);
+            }
+            scratch.text.push(aspect as u8);
+            put(&mut scratch.text, name);
+            is_known &= append(&sighting.seen, root, &mut scratch.text, &mut scratch.value, &mut scratch.same);
+            if !is_known {
+                break;
+            }
+        }
+        let digest = Digest::of(&scratch.text);
+        self.scratch = scratch;
+        is_known.then_some(Evaluation { digest, seen_at, newest })
+    }
+}
+
+fn put(text: &mut Vec<u8>, bytes: &[u8]) {
+    text.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+    text.extend_from_slice(bytes);
+}
+
+/// Returns false if it cannot be compared.
+fn append(seen: &Seen, root: &Root, text: &mut Vec<u8>, value: &mut Vec<u8>, same: &mut SameContent) -> bool {
+    match seen {
+        Seen::File(file) => {
+            text.push(b'f');
+            text.extend_from_slice(&file.digest.0);
+            text.extend_from_slice(&same.classify(file));
+        }
+        Seen::Directory { names, .. } => {
+            text.push(b'd');
+            text.extend_from_slice(&names.0);
+        }
+        Seen::Kind(kind) => text.push(match kind {
+            FileKind::File => b'F',
+            FileKind::Directory => b'D',
+            FileKind::Other => b'O',
+        }),
+        Seen::Text(found) => {
+            text.push(b't');
+            put(text, root.hide_in_path(found, value));
+        }
+        Seen::Device => text.push(b'c'),
+        Seen::Nothing => text.push(b'-'),
+        Seen::Unknown => return false,
+    }
+    true
+}

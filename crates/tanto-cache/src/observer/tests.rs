@@ -1,0 +1,156 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::roots::Root;
+use tanto_sys::fs::fingerprint::wait_for_known_files;
+use tanto_testing::Scratch;
+
+fn observer() -> Observer {
+    Observer::new(Environment::inherit_with(&[("A".into(), "1".into())]), KnownFiles::default())
+}
+
+fn list(dir: &Scratch, names: &[(Aspect, &str)]) -> Vec<(Aspect, Vec<u8>)> {
+    names.iter().map(|&(aspect, name)| (aspect, dir.bytes(name))).collect()
+}
+
+fn digest(observer: &mut Observer, list: &[(Aspect, Vec<u8>)]) -> Option<Digest> {
+    observer.distrust_all();
+    let names: Vec<_> = list.iter().map(|(aspect, name)| InputName { aspect: *aspect, name }).collect();
+    observer.evaluate(&names, &Root::NONE).map(|evaluation| evaluation.digest)
+}
+
+#[test]
+fn each_change_changes_the_digest() {
+    let dir = Scratch::new("cache-observer");
+    dir.write("f", "one");
+    dir.write("d/a", "");
+    symlink("f", dir.at("l")).unwrap();
+    let all = list(
+        &dir,
+        &[
+            (Aspect::Content, "f"),
+            (Aspect::Content, "d"),
+            (Aspect::Presence, "absent"),
+            (Aspect::Presence, "d"),
+            (Aspect::Link, "l"),
+            (Aspect::Resolved, "l"),
+        ],
+    );
+    let mut observer = observer();
+    let mut before = digest(&mut observer, &all).unwrap();
+    assert_eq!(digest(&mut observer, &all), Some(before));
+    let changes: [&dyn Fn(); 6] = [
+        &|| dir.write("f", "two"),
+        &|| dir.write("d/b", ""),
+        &|| dir.write("absent", ""),
+        &|| fs::remove_file(dir.at("d/b")).unwrap(),
+        &|| {
+            fs::remove_file(dir.at("l")).unwrap();
+            symlink("d", dir.at("l")).unwrap();
+        },
+        &|| fs::remove_file(dir.at("absent")).unwrap(),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        wait_for_known_files();
+        change();
+        let after = digest(&mut observer, &all).unwrap();
+        assert_ne!(after, before, "change {number}");
+        before = after;
+    }
+}
+
+#[test]
+fn a_file_of_equal_size_and_mtime_is_read_again() {
+    let dir = Scratch::new("cache-observer-mtime");
+    dir.write("f", "one");
+    wait_for_known_files();
+    let all = list(&dir, &[(Aspect::Content, "f")]);
+    let mut observer = observer();
+    let before = digest(&mut observer, &all);
+    let mtime = fs::metadata(dir.at("f")).unwrap().modified().unwrap();
+    dir.write("f", "two");
+    fs::File::options().write(true).open(dir.at("f")).unwrap().set_modified(mtime).unwrap();
+    assert_ne!(digest(&mut observer, &all), before);
+}
+
+#[test]
+fn equal_files_are_told_apart() {
+    let dir = Scratch::new("cache-observer-equal");
+    dir.write("a", "same");
+    fs::hard_link(dir.at("a"), dir.at("b")).unwrap();
+    let all = list(&dir, &[(Aspect::Content, "a"), (Aspect::Content, "b")]);
+    let mut observer = observer();
+    let one_file = digest(&mut observer, &all).unwrap();
+    fs::remove_file(dir.at("b")).unwrap();
+    dir.write("b", "same");
+    let set_time = |name: &str, seconds: u64| {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        fs::File::options().write(true).open(dir.at(name)).unwrap().set_modified(time).unwrap();
+    };
+    set_time("a", 1000);
+    set_time("b", 1000);
+    let equal_times = digest(&mut observer, &all).unwrap();
+    set_time("b", 1001);
+    let other_times = digest(&mut observer, &all).unwrap();
+    assert!(one_file != equal_times && equal_times != other_times && one_file != other_times);
+    set_time("a", 1001);
+    assert_eq!(digest(&mut observer, &all), Some(equal_times), "only whether the times are equal counts");
+}
+
+#[test]
+fn what_was_seen_is_remembered_until_something_may_have_changed() {
+    let dir = Scratch::new("cache-observer-memory");
+    let absent = dir.bytes("absent");
+    let mut observer = observer();
+    assert_eq!(observer.see(Aspect::Presence, &absent).seen, Seen::Nothing);
+    dir.write("absent", "");
+    assert_eq!(observer.see(Aspect::Presence, &absent).seen, Seen::Nothing);
+    observer.distrust_all();
+    assert_eq!(observer.see(Aspect::Presence, &absent).seen, Seen::Kind(FileKind::File));
+    fs::remove_file(dir.at("absent")).unwrap();
+    observer.forget(&absent);
+    assert_eq!(observer.see(Aspect::Presence, &absent).seen, Seen::Nothing);
+}
+
+#[test]
+fn a_file_from_the_future_cannot_be_compared() {
+    let dir = Scratch::new("cache-observer-future");
+    dir.write("f", "one");
+    let all = list(&dir, &[(Aspect::Content, "f")]);
+    let mut observer = observer();
+    assert!(digest(&mut observer, &all).is_some());
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1000);
+    fs::File::options().write(true).open(dir.at("f")).unwrap().set_modified(later).unwrap();
+    assert_eq!(digest(&mut observer, &all), None);
+}
+
+#[test]
+fn variables_and_devices_can_be_compared_but_pipes_cannot() {
+    let dir = Scratch::new("cache-observer-others");
+    let mut observer = observer();
+    assert_eq!(observer.see(Aspect::Variable, b"A").seen, Seen::Text(b"1".to_vec()));
+    assert_eq!(observer.see(Aspect::Variable, b"NO_SUCH_VARIABLE").seen, Seen::Nothing);
+    assert_eq!(observer.see(Aspect::Content, b"/dev/null").seen, Seen::Device);
+    let made = std::process::Command::new("mkfifo").arg(dir.at("pipe")).status().unwrap();
+    assert!(made.success());
+    assert_eq!(observer.see(Aspect::Content, &dir.bytes("pipe")).seen, Seen::Unknown);
+}
+
+#[test]
+fn digests_of_large_files_are_kept_between_builds() {
+    let dir = Scratch::new("cache-observer-large");
+    dir.write("f", vec![7; 2 << 20]);
+    wait_for_known_files();
+    let mut first = observer();
+    let Seen::File(seen) = first.see(Aspect::Content, &dir.bytes("f")).seen.clone() else { panic!("it is a file") };
+    let known = first.into_known().encode().unwrap();
+    let mut second = Observer::new(Environment::inherit_with(&[]), KnownFiles::decode(&known));
+    assert_eq!(second.see(Aspect::Content, &dir.bytes("f")).seen, Seen::File(seen.clone()));
+    assert_eq!(second.into_known().encode(), None, "nothing is new");
+    let mut damaged = known.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let mut third = Observer::new(Environment::inherit_with(&[]), KnownFiles::decode(&damaged));
+    assert_eq!(third.see(Aspect::Content, &dir.bytes("f")).seen, Seen::File(seen));
+    assert!(third.into_known().encode().is_some(), "it was read again");
+}

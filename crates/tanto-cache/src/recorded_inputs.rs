@@ -1,0 +1,228 @@
+//! Turns what a command was seen to look at into a list of inputs, or says why it cannot.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use tanto_exec::input_recorder::input_list::{Input, InputList};
+use tanto_sys::fs::file;
+use tanto_sys::fs::fingerprint::Trust;
+use tanto_sys::fs::stat::stat;
+
+use crate::action::{Action, Surroundings};
+use crate::observer::{Aspect, Map, Observer, Seen};
+
+/// Why a result is not stored.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotStored {
+    #[error("its inputs are not all known: {0}")]
+    Incomplete(&'static str),
+    #[error("it asked for the date or the time")]
+    Calendar,
+    #[error("it wrote {}, which is not declared", String::from_utf8_lossy(.0))]
+    Wrote(Vec<u8>),
+    #[error("it could not open {}", String::from_utf8_lossy(.0))]
+    Failed(Vec<u8>),
+    #[error("{} changed while it ran", String::from_utf8_lossy(.0))]
+    Changed(Vec<u8>),
+    #[error("{} cannot be compared", String::from_utf8_lossy(.0))]
+    Unknown(Vec<u8>),
+    #[error("its program is a script")]
+    Script,
+    #[error("its output depends on the path of the checkout")]
+    DependsOnRoot,
+    #[error("the cache cannot be written: {0}")]
+    Io(String),
+    #[error("its output is missing, or is no regular file")]
+    Output,
+    #[error("it printed too much")]
+    TooMuchText,
+}
+
+/// Directories for temporary files: no result depends on them.
+const TEMPORARY: [&[u8]; 3] = [b"TMPDIR", b"TMP", b"TEMP"];
+
+/// Variables that only change how messages look.
+const OF_MESSAGES: [&[u8]; 12] = [
+    b"TERM",
+    b"COLORTERM",
+    b"COLUMNS",
+    b"LINES",
+    b"VTE_VERSION",
+    b"TERM_PROGRAM",
+    b"GCC_COLORS",
+    b"GCC_URLS",
+    b"TERM_URLS",
+    b"CLICOLOR",
+    b"CLICOLOR_FORCE",
+    b"NO_COLOR",
+];
+
+/// A run whose inputs are examined.
+pub(crate) struct Run<'r> {
+    pub(crate) action: &'r Action,
+    pub(crate) around: &'r Surroundings,
+    /// The clock of file systems before the command started.
+    pub(crate) began: i64,
+    pub(crate) has_printed: bool,
+}
+
+/// The names of inputs, with whole paths.
+pub(crate) type Names = BTreeSet<(Aspect, Vec<u8>)>;
+
+impl Run<'_> {
+    /// Returns the inputs of the run. They were the same before it and after it.
+    pub(crate) fn inputs(&self, list: &InputList, observer: &mut Observer) -> Result<Names, NotStored> {
+        if let Some(missing) = list.missing() {
+            return Err(NotStored::Incomplete(missing));
+        }
+        observer.distrust_all();
+        let mut names = Names::new();
+        let own = self.own_files(list)?;
+        let mut stable = StableDirs { began: self.began, cwd: &self.around.cwd, dirs: Map::default() };
+        for input in list.inputs() {
+            self.add(input, &own, &mut names, observer, &mut stable)?;
+        }
+        self.add_program(list, &mut names, observer)?;
+        Ok(names)
+    }
+
+    /// The files that the command writes, and those that it wrote and removed.
+    fn own_files(&self, list: &InputList) -> Result<BTreeSet<Vec<u8>>, NotStored> {
+        let declared = [Some(&self.action.output), self.action.depfile.as_ref()];
+        let mut own: BTreeSet<Vec<u8>> =
+            declared.into_iter().flatten().map(|path| self.around.absolute(path)).collect();
+        for input in list.inputs() {
+            if let Input::Written(path) = input
+                && !own.contains(path)
+                && path != b"/dev/null"
+            {
+                if fs::symlink_metadata(file::path(path)).is_ok() {
+                    return Err(NotStored::Wrote(path.clone()));
+                }
+                own.insert(path.clone());
+            }
+        }
+        Ok(own)
+    }
+
+    fn add(
+        &self,
+        input: &Input,
+        own: &BTreeSet<Vec<u8>>,
+        names: &mut Names,
+        observer: &mut Observer,
+        stable: &mut StableDirs<'_>,
+    ) -> Result<(), NotStored> {
+        let changed = |path: &[u8]| Err(NotStored::Changed(path.to_vec()));
+        let (aspect, name) = match input {
+            Input::Written(_) => return Ok(()),
+            Input::Variable(name, value) => return self.add_variable(name, value.as_deref(), names, observer),
+            Input::Failed(path, _) if own.contains(path) => return Ok(()),
+            Input::Failed(path, _) => return Err(NotStored::Failed(path.clone())),
+            Input::Program(path) | Input::Read(path) | Input::Directory(path) => (Aspect::Content, path),
+            Input::Exists(path) | Input::Absent(path) => (Aspect::Presence, path),
+            Input::Link(path, _) => (Aspect::Link, path),
+            Input::Resolved(path, _) => (Aspect::Resolved, path),
+        };
+        if own.contains(name) || self.is_temporary_dir(name) || is_about_itself(name) {
+            return Ok(());
+        }
+        let sighting = observer.see(aspect, name);
+        match (&sighting.seen, input) {
+            (Seen::Unknown, _) => return Err(NotStored::Unknown(name.clone())),
+            (Seen::Nothing, Input::Absent(_)) | (Seen::Kind(_), Input::Exists(_)) | (Seen::Device, Input::Read(_)) => {}
+            (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) if now == then => {}
+            (Seen::File(file), Input::Read(_) | Input::Program(_)) => {
+                let is_old = file.stat.ctime < self.began && stable.contain(name);
+                if file.trust != Trust::Known || !(is_old || sighting.since < self.began) {
+                    return changed(name);
+                }
+            }
+            (&Seen::Directory { ctime, .. }, Input::Directory(_) | Input::Read(_)) if ctime < self.began => {}
+            _ => return changed(name),
+        }
+        names.insert((aspect, name.clone()));
+        Ok(())
+    }
+
+    /// A variable that is not as the command got it was set by a program of the command for another one.
+    fn add_variable(
+        &self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        names: &mut Names,
+        observer: &mut Observer,
+    ) -> Result<(), NotStored> {
+        let is_ignored = TEMPORARY.contains(&name)
+            || name.starts_with(b"TANTO_")
+            || name == b"LD_PRELOAD"
+            || !self.has_printed && OF_MESSAGES.contains(&name);
+        if is_ignored {
+            return Ok(());
+        }
+        let given = match &observer.see(Aspect::Variable, name).seen {
+            Seen::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        if given.as_deref() == value {
+            names.insert((Aspect::Variable, name.to_vec()));
+        } else if name == b"PWD" {
+            return Err(NotStored::Changed(b"the variable PWD".to_vec()));
+        }
+        Ok(())
+    }
+
+    /// The path of the program may be a link: it has to lead to the program that ran.
+    fn add_program(&self, list: &InputList, names: &mut Names, observer: &mut Observer) -> Result<(), NotStored> {
+        let path = &self.action.program;
+        let Seen::Text(real) = &observer.see(Aspect::Resolved, path).seen else {
+            return Err(NotStored::Changed(path.clone()));
+        };
+        if !list.inputs().contains(&Input::Program(real.clone())) {
+            return Err(NotStored::Script);
+        }
+        names.insert((Aspect::Resolved, path.clone()));
+        Ok(())
+    }
+
+    fn is_temporary_dir(&self, path: &[u8]) -> bool {
+        let trimmed = path.strip_suffix(b"/").unwrap_or(path);
+        let is_it = |name: &&[u8]| {
+            self.around.environment.get(name).is_some_and(|dir| dir.strip_suffix(b"/").unwrap_or(dir) == trimmed)
+        };
+        TEMPORARY.iter().any(|name| is_it(name))
+    }
+}
+
+/// Names that each process sees in its own way. The programs are inputs anyway.
+fn is_about_itself(path: &[u8]) -> bool {
+    path == b"/proc/self/exe" || path.starts_with(b"/proc/self/fd/")
+}
+
+/// Directories on the way to inputs that were not changed since the command started: a directory that was replaced
+/// meanwhile could contain other files with old times. The working directory and those above it are not replaced.
+struct StableDirs<'r> {
+    began: i64,
+    cwd: &'r [u8],
+    dirs: Map<Box<[u8]>, bool>,
+}
+
+impl StableDirs<'_> {
+    fn contain(&mut self, path: &[u8]) -> bool {
+        let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
+        slashes.map(|at| &path[..at]).all(|dir| self.is_above_cwd(dir) || self.is_stable(dir))
+    }
+
+    fn is_above_cwd(&self, dir: &[u8]) -> bool {
+        self.cwd.strip_prefix(dir).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+    }
+
+    fn is_stable(&mut self, dir: &[u8]) -> bool {
+        if let Some(&known) = self.dirs.get(dir) {
+            return known;
+        }
+        let is_stable = stat(dir).is_ok_and(|found| found.is_some_and(|found| found.ctime < self.began));
+        self.dirs.insert(dir.into(), is_stable);
+        is_stable
+    }
+}

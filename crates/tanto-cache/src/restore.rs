@@ -1,0 +1,94 @@
+//! Writes the result of an action as its command would have.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use tanto_cas::Digest;
+use tanto_sys::fs::dir::clone_content;
+
+use crate::cache_dir::{Blob, BlobError, CacheDir};
+use crate::roots::Root;
+
+/// What to write.
+#[derive(Clone, Debug)]
+pub(crate) struct Restoration {
+    pub(crate) outputs: Vec<(PathBuf, Digest, bool)>,
+    pub(crate) depfile: Option<(PathBuf, Digest)>,
+    pub(crate) text: Option<Digest>,
+    /// Replaces the placeholder in the depfile and the text.
+    pub(crate) root: Root,
+    /// The mtime of the outputs: an input that is changed later is newer.
+    pub(crate) mtime: i64,
+}
+
+/// Why nothing was written.
+#[derive(Debug)]
+pub(crate) enum RestoreError {
+    Missing,
+    Damaged,
+    Io(io::Error),
+}
+
+impl Restoration {
+    /// Writes everything; returns the printed text. All blobs are verified before anything is replaced.
+    pub(crate) fn run(&self, cache: &CacheDir) -> Result<Vec<u8>, RestoreError> {
+        let read = |digest: &Digest| {
+            cache.read_blob(digest).map_err(|error| match error {
+                BlobError::Missing => RestoreError::Missing,
+                BlobError::Damaged => RestoreError::Damaged,
+            })
+        };
+        let outputs = self.outputs.iter().map(|(_, digest, _)| read(digest)).collect::<Result<Vec<_>, _>>()?;
+        let depfile = self.depfile.as_ref().map(|(_, digest)| read(digest)).transpose()?;
+        let text = self.text.as_ref().map(read).transpose()?;
+        for ((path, _, is_executable), blob) in self.outputs.iter().zip(&outputs) {
+            replace(path, blob, *is_executable, self.mtime).map_err(RestoreError::Io)?;
+        }
+        if let (Some((path, _)), Some(blob)) = (&self.depfile, depfile) {
+            write_depfile(path, &self.root.show_in_text(&blob.content)).map_err(RestoreError::Io)?;
+        }
+        Ok(text.map_or_else(Vec::new, |blob| self.root.show_in_text(&blob.content)))
+    }
+}
+
+/// Makes the names of temporary files unique within this process.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Replaces an output by a new file, which is complete when it gets its name. Links of the old one keep the old content.
+fn replace(path: &Path, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<()> {
+    let temp_path = temp_path(path);
+    let mode = if is_executable { 0o777 } else { 0o666 };
+    let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp_path).and_then(|mut file| {
+        fill(&mut file, blob)?;
+        file.set_modified(UNIX_EPOCH + Duration::from_nanos(u64::try_from(mtime).unwrap_or(0)))?;
+        // Replacing a file by `rename` makes some file systems write the new one to the disk.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => fs::rename(&temp_path, path),
+        }
+    });
+    written.inspect_err(|_| drop(fs::remove_file(&temp_path)))
+}
+
+fn fill(file: &mut File, blob: &Blob) -> io::Result<()> {
+    if clone_content(&blob.file, file).is_ok() { Ok(()) } else { file.write_all(&blob.content) }
+}
+
+fn temp_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(format!(".tanto-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    name.into()
+}
+
+/// Usually, the depfile is read and removed next.
+fn write_depfile(path: &Path, content: &[u8]) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o666).open(path)?.write_all(content)
+}

@@ -1,0 +1,189 @@
+//! Paths below the root of a checkout, written without the root, so that another checkout can use them.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Stands for the root. It is in no path: command lines with control characters are not cached.
+const PLACEHOLDER: u8 = 1;
+
+/// The root of a checkout, or none: then all paths stay as they are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Root(Vec<u8>);
+
+impl Root {
+    /// All paths stay as they are.
+    pub(crate) const NONE: Root = Root(Vec::new());
+
+    pub(crate) fn new(path: &[u8]) -> Root {
+        Root(path.to_vec())
+    }
+
+    /// Finds the checkout that contains a directory: the nearest one with its own `.git`, which a submodule does not have.
+    pub(crate) fn around(dir: &Path) -> Root {
+        let is_checkout = |dir: &&Path| is_checkout(dir);
+        dir.ancestors()
+            .filter(|dir| dir.parent().is_some())
+            .find(is_checkout)
+            .map_or(Root::NONE, |dir| Root(dir.as_os_str().as_bytes().to_vec()))
+    }
+
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Replaces the root at the beginning of a path.
+    pub(crate) fn hide_in_path<'p>(&self, path: &'p [u8], buffer: &'p mut Vec<u8>) -> &'p [u8] {
+        match path.strip_prefix(&self.0[..]) {
+            Some(rest) if !self.is_none() && matches!(rest.first(), None | Some(b'/')) => {
+                buffer.clear();
+                buffer.push(PLACEHOLDER);
+                buffer.extend_from_slice(rest);
+                buffer
+            }
+            _ => path,
+        }
+    }
+
+    /// Restores the root at the beginning of a path.
+    pub(crate) fn show_in_path<'p>(&self, path: &'p [u8], buffer: &'p mut Vec<u8>) -> &'p [u8] {
+        match path.split_first() {
+            Some((&PLACEHOLDER, rest)) => {
+                buffer.clear();
+                buffer.extend_from_slice(&self.0);
+                buffer.extend_from_slice(rest);
+                buffer
+            }
+            _ => path,
+        }
+    }
+
+    /// Replaces the root wherever it is in a text.
+    pub(crate) fn hide_in_text(&self, text: &[u8]) -> Vec<u8> {
+        let mut hidden = Vec::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = self.find(rest) {
+            hidden.extend_from_slice(&rest[..at]);
+            hidden.push(PLACEHOLDER);
+            rest = &rest[at + self.0.len()..];
+        }
+        hidden.extend_from_slice(rest);
+        hidden
+    }
+
+    /// Restores the root in a text.
+    pub(crate) fn show_in_text(&self, text: &[u8]) -> Vec<u8> {
+        let mut shown = Vec::with_capacity(text.len());
+        for (at, part) in text.split(|&byte| byte == PLACEHOLDER).enumerate() {
+            if at > 0 {
+                shown.extend_from_slice(&self.0);
+            }
+            shown.extend_from_slice(part);
+        }
+        shown
+    }
+
+    /// Returns where the root is in a text. A longer name that begins with it is another directory.
+    fn find(&self, text: &[u8]) -> Option<usize> {
+        if self.is_none() {
+            return None;
+        }
+        let mut from = 0;
+        loop {
+            let at = from + find(&text[from..], &self.0)?;
+            match text.get(at + self.0.len()) {
+                Some(next) if next.is_ascii_alphanumeric() || b"._-+~".contains(next) => from = at + 1,
+                _ => return Some(at),
+            }
+        }
+    }
+
+    /// Returns whether the bytes of the root are anywhere in a file.
+    pub(crate) fn is_in(&self, content: &[u8]) -> bool {
+        !self.is_none() && find(content, &self.0).is_some()
+    }
+
+    /// Returns whether a text has the placeholder, so that it could not be restored.
+    pub(crate) fn is_ambiguous(text: &[u8]) -> bool {
+        text.contains(&PLACEHOLDER)
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    let first = *part.first()?;
+    let mut from = 0;
+    while let Some(at) = text.get(from..)?.iter().position(|&byte| byte == first) {
+        if text[from + at..].starts_with(part) {
+            return Some(from + at);
+        }
+        from += at + 1;
+    }
+    None
+}
+
+/// Returns whether a directory is a repository or a worktree of one. A submodule belongs to the repository around it.
+fn is_checkout(dir: &Path) -> bool {
+    let git = dir.join(".git");
+    match fs::symlink_metadata(&git) {
+        Ok(data) if data.is_dir() => true,
+        Ok(data) if data.is_file() && data.len() < 4096 => {
+            fs::read(&git).is_ok_and(|text| find(&text, b"/worktrees/").is_some())
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn paths_below_the_root_are_written_without_it() {
+        let root = Root::new(b"/a/b");
+        let mut buffer = Vec::new();
+        for (path, hidden) in
+            [("/a/b", "\u{1}"), ("/a/b/c", "\u{1}/c"), ("/a/bc", "/a/bc"), ("/a", "/a"), ("b/c", "b/c")]
+        {
+            assert_eq!(root.hide_in_path(path.as_bytes(), &mut buffer), hidden.as_bytes());
+            let hidden = hidden.as_bytes().to_vec();
+            assert_eq!(root.show_in_path(&hidden, &mut buffer), path.as_bytes());
+        }
+        assert_eq!(Root::NONE.hide_in_path(b"/a/b/c", &mut buffer), b"/a/b/c");
+    }
+
+    #[test]
+    fn the_root_is_replaced_in_texts() {
+        let root = Root::new(b"/a/b");
+        for (text, hidden) in [
+            ("-I/a/b/c", "-I\u{1}/c"),
+            ("-ffile-prefix-map=/a/b=.", "-ffile-prefix-map=\u{1}=."),
+            ("/a/b2 /a/b/x:/a/b", "/a/b2 \u{1}/x:\u{1}"),
+            ("/a/b.x", "/a/b.x"),
+            ("", ""),
+        ] {
+            assert_eq!(root.hide_in_text(text.as_bytes()), hidden.as_bytes());
+            assert_eq!(root.show_in_text(hidden.as_bytes()), text.as_bytes());
+        }
+        assert!(root.is_in(b"x/a/b2") && !root.is_in(b"/a/") && !Root::NONE.is_in(b"x"));
+    }
+
+    #[test]
+    fn a_checkout_is_found_by_its_git_directory() {
+        let dir = Scratch::new("cache-root");
+        std::fs::create_dir_all(dir.at("repo/.git")).unwrap();
+        std::fs::create_dir_all(dir.at("repo/sub/out")).unwrap();
+        std::fs::create_dir_all(dir.at("tree/out")).unwrap();
+        dir.write("repo/sub/.git", "gitdir: ../.git/modules/sub\n");
+        dir.write("tree/.git", "gitdir: /x/repo/.git/worktrees/tree\n");
+        let root = |name: &str| Root::around(&dir.at(name));
+        let path = |name: &str| Root::new(dir.at(name).as_os_str().as_bytes());
+        assert_eq!(root("repo/sub/out"), path("repo"));
+        assert_eq!(root("tree/out"), path("tree"));
+        assert_eq!(root("tree"), path("tree"));
+    }
+}

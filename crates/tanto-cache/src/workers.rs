@@ -1,0 +1,159 @@
+//! Threads that write results: into the build directory on hits, into the cache on misses. They own no state of the build.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use tanto_cas::Digest;
+use tanto_exec::job::{Cost, JobId};
+use tanto_sys::fs::file;
+use tanto_sys::ipc::event_fd::EventFd;
+
+use crate::cache_dir::CacheDir;
+use crate::entry::{ActionResult, Entry, StoredOutput};
+use crate::input_names::PackedList;
+use crate::recorded_inputs::NotStored;
+use crate::restore::{Restoration, RestoreError};
+use crate::roots::Root;
+
+/// More threads than this wait for the disk.
+const MAX_THREADS: usize = 8;
+
+/// The result of a run, to be stored.
+pub(crate) struct NewResult {
+    pub(crate) key: Digest,
+    pub(crate) list: PackedList,
+    pub(crate) inputs: Digest,
+    pub(crate) root: Root,
+    /// Relative to the working directory.
+    pub(crate) output: Vec<u8>,
+    pub(crate) depfile: Option<Vec<u8>>,
+    /// What it printed.
+    pub(crate) text: Vec<u8>,
+    pub(crate) cost: Cost,
+}
+
+enum Work {
+    Restore(JobId, Box<Restoration>),
+    Store(JobId, Box<NewResult>),
+}
+
+/// What a thread has done.
+pub(crate) enum Done {
+    Restored(JobId, Result<Vec<u8>, RestoreError>),
+    Stored(JobId, Result<(), NotStored>),
+}
+
+pub(crate) struct Workers {
+    work: Option<Sender<Work>>,
+    done: Receiver<Done>,
+    /// Readable when there may be something in `done`.
+    event: Arc<EventFd>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts threads. Signals must be blocked.
+    pub(crate) fn start(dir: &Arc<CacheDir>, event: EventFd, cpus: usize) -> io::Result<Workers> {
+        let (work, queue) = mpsc::channel();
+        let (results, done) = mpsc::channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let event = Arc::new(event);
+        let mut threads = Vec::new();
+        for _ in 0..cpus.clamp(1, MAX_THREADS) {
+            let (dir, queue, results) = (Arc::clone(dir), Arc::clone(&queue), results.clone());
+            let event = Arc::clone(&event);
+            let thread = thread::Builder::new().name("cache".into());
+            threads.push(thread.spawn(move || serve(&dir, &queue, &results, &event))?);
+        }
+        Ok(Workers { work: Some(work), done, event, threads })
+    }
+
+    pub(crate) fn event(&self) -> &EventFd {
+        &self.event
+    }
+
+    pub(crate) fn restore(&self, job: JobId, restoration: Restoration) {
+        self.send(Work::Restore(job, Box::new(restoration)));
+    }
+
+    pub(crate) fn store(&self, job: JobId, new: NewResult) {
+        self.send(Work::Store(job, Box::new(new)));
+    }
+
+    fn send(&self, work: Work) {
+        // The threads end only when this is dropped.
+        if let Some(to) = &self.work {
+            let _ = to.send(work);
+        }
+    }
+
+    pub(crate) fn try_next(&self) -> Option<Done> {
+        self.done.try_recv().ok()
+    }
+
+    /// Waits for the next result.
+    pub(crate) fn wait(&self) -> Option<Done> {
+        self.done.recv().ok()
+    }
+
+    /// Waits until all work is done; returns what was not fetched.
+    pub(crate) fn finish(mut self) -> Vec<Done> {
+        self.work = None;
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.done.try_iter().collect()
+    }
+}
+
+fn serve(dir: &CacheDir, queue: &Mutex<Receiver<Work>>, results: &Sender<Done>, event: &EventFd) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let done = match next {
+            Err(_) => return,
+            Ok(Work::Restore(job, restoration)) => Done::Restored(job, restoration.run(dir)),
+            Ok(Work::Store(job, new)) => Done::Stored(job, store(dir, &new)),
+        };
+        if results.send(done).is_err() {
+            return;
+        }
+        event.wake();
+    }
+}
+
+/// Stores a result. No dependent of the command runs yet, so nothing changes its output meanwhile.
+fn store(dir: &CacheDir, new: &NewResult) -> Result<(), NotStored> {
+    let failed = |error: &dyn ToString| NotStored::Io(error.to_string());
+    let path = file::path(&new.output);
+    let data = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).ok_or(NotStored::Output)?;
+    let digest = dir.put_file(path).map_err(|error| failed(&error))?;
+    let mut action = dir.read_action(&new.key);
+    if has_root(dir, &digest, &new.root) {
+        action.depends_on_root = true;
+        dir.write_action(&new.key, &action).map_err(|error| failed(&error))?;
+        return Err(NotStored::DependsOnRoot);
+    }
+    let put = |content: &[u8]| dir.put(&hidden(content, &new.root)?).map_err(|error| failed(&error));
+    let depfile = match &new.depfile {
+        Some(path) => Some(put(&fs::read(file::path(path)).map_err(|_| NotStored::Output)?)?),
+        None => None,
+    };
+    let text = if new.text.is_empty() { None } else { Some(put(&new.text)?) };
+    let outputs = vec![StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 }];
+    let result = ActionResult { outputs, depfile, text, cost: new.cost };
+    action.insert(Entry { list: new.list.clone(), inputs: new.inputs, result });
+    dir.write_action(&new.key, &action).map_err(|error| failed(&error))
+}
+
+/// Returns a text without the root.
+fn hidden(text: &[u8], root: &Root) -> Result<Vec<u8>, NotStored> {
+    if Root::is_ambiguous(text) { Err(NotStored::Output) } else { Ok(root.hide_in_text(text)) }
+}
+
+/// Returns whether the path of the checkout is in an output that should not depend on it. Compressed sections and wide
+/// characters hide it, so this is only a second check, after that of the options.
+fn has_root(dir: &CacheDir, digest: &Digest, root: &Root) -> bool {
+    !root.is_none() && dir.read_blob(digest).map_or(true, |blob| root.is_in(&blob.content))
+}

@@ -1,0 +1,73 @@
+//! The action cache of a build.
+
+use std::ffi::OsString;
+
+use tanto_cache::{CacheAccess, CacheOptions, CacheRunner};
+use tanto_exec::event::Level;
+use tanto_exec::runner::Runner;
+use tanto_exec::runner::dry::DryRunner;
+use tanto_exec::runner::process::ProcessRunner;
+use tanto_sys::ipc::event_fd::EventFd;
+
+use super::BuildRun;
+use crate::settings::values::CacheMode;
+
+/// The directory in the user's cache directory.
+pub const CACHE_DIR: &str = "tanto/cache";
+
+/// The runner of a build.
+pub(super) enum BuildRunner {
+    Dry(DryRunner),
+    Processes(Box<ProcessRunner>),
+    Cached(Box<CacheRunner<ProcessRunner>>),
+}
+
+impl BuildRunner {
+    pub(super) fn runner(&mut self) -> &mut dyn Runner {
+        match self {
+            BuildRunner::Dry(runner) => runner,
+            BuildRunner::Processes(runner) => &mut **runner,
+            BuildRunner::Cached(runner) => &mut **runner,
+        }
+    }
+}
+
+impl BuildRun<'_> {
+    /// Returns the options of the cache; `None` if there is none. `environment`: variables that commands get.
+    pub(super) fn cache_options(&mut self, environment: &[(OsString, OsString)]) -> Option<CacheOptions> {
+        let access = match self.options.settings.cache.value {
+            CacheMode::Off => return None,
+            CacheMode::On => CacheAccess::ReadWrite,
+            CacheMode::Read => CacheAccess::ReadOnly,
+        };
+        let Some(dir) = &self.options.cache else {
+            self.say(Level::Warning, b"no action cache: HOME is not set");
+            return None;
+        };
+        Some(CacheOptions { dir: dir.join(CACHE_DIR), access, environment: environment.to_vec() })
+    }
+
+    /// Adds the cache to a runner. Without one, commands run as usual.
+    pub(super) fn with_cache(
+        &mut self,
+        runner: ProcessRunner,
+        options: Option<CacheOptions>,
+        wake: Option<EventFd>,
+    ) -> BuildRunner {
+        let (Some(options), Some(wake)) = (options, wake) else { return BuildRunner::Processes(Box::new(runner)) };
+        match CacheRunner::new(runner, options, wake) {
+            Ok(runner) => BuildRunner::Cached(Box::new(runner)),
+            Err((runner, error)) => {
+                self.say(Level::Warning, format!("no action cache: {error}").as_bytes());
+                BuildRunner::Processes(Box::new(runner))
+            }
+        }
+    }
+
+    /// Ends the runner, and with it all that still runs.
+    pub(super) fn finish_runner(&mut self, runner: BuildRunner) {
+        if let BuildRunner::Cached(runner) = runner {
+            runner.finish();
+        }
+    }
+}
