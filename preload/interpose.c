@@ -1,30 +1,18 @@
 // Replaces functions of the C library by ones that record the call and its result.
 
 #define _GNU_SOURCE
+#include "interpose.h"
+
 #include <dirent.h>
-#include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
-
-#include "driver_jobs.h"
-#include "record.h"
-
-// Declares `next`, the function that this one replaces.
-#define NEXT(name)               \
-  static __typeof__(&name) next; \
-  if (!next) next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
-
-// The error of a call that returns -1 or NULL.
-static int of_number(long result) { return result < 0 ? errno : 0; }
-static int of_pointer(const void *result) { return result ? 0 : errno; }
 
 // ---- open ----
 
@@ -379,6 +367,32 @@ int symlinkat(const char *target, int at, const char *path) {
   return result;
 }
 
+int mkdir(const char *path, mode_t mode) {
+  NEXT(mkdir);
+  int result = next(path, mode);
+  wrote(AT_FDCWD, path, of_number(result));
+  return result;
+}
+
+int mkdirat(int at, const char *path, mode_t mode) {
+  NEXT(mkdirat);
+  int result = next(at, path, mode);
+  wrote(at, path, of_number(result));
+  return result;
+}
+
+// Keeps the beginning of the file.
+#define TRUNCATE(name, size)                             \
+  int name(const char *path, size length) {              \
+    NEXT(name);                                          \
+    int result = next(path, length);                     \
+    opened(AT_FDCWD, path, O_WRONLY, of_number(result)); \
+    return result;                                       \
+  }
+
+TRUNCATE(truncate, off_t)
+TRUNCATE(truncate64, off64_t)
+
 #define REMOVE(name)                          \
   int name(const char *path) {                \
     NEXT(name);                               \
@@ -411,107 +425,28 @@ int unlinkat(int at, const char *path, int flags) {
 GETENV(getenv)
 GETENV(secure_getenv)
 
-// ---- processes ----
+// ---- the calendar ----
 
-#define EXEC(name, parameters, arguments) \
-  int name parameters {                   \
-    NEXT(name);                           \
-    record_exec(path);                    \
-    int result = next arguments;          \
-    record_exec_failed();                 \
-    return result;                        \
+// Programs that need the date or the time of day call these; `time` and `clock_gettime` also seed random numbers and
+// measure durations.
+#define CALENDAR_TIME(name, type)    \
+  type name(const time_t *seconds) { \
+    NEXT(name);                      \
+    record_calendar();               \
+    return next(seconds);            \
   }
 
-EXEC(execve, (const char *path, char *const words[], char *const variables[]), (path, words, variables))
-EXEC(execv, (const char *path, char *const words[]), (path, words))
-EXEC(execvp, (const char *path, char *const words[]), (path, words))
-EXEC(execvpe, (const char *path, char *const words[], char *const variables[]), (path, words, variables))
+CALENDAR_TIME(localtime, struct tm *)
+CALENDAR_TIME(gmtime, struct tm *)
+CALENDAR_TIME(ctime, char *)
 
-int fexecve(int descriptor, char *const words[], char *const variables[]) {
-  NEXT(fexecve);
-  record_exec("");
-  int result = next(descriptor, words, variables);
-  record_exec_failed();
-  return result;
-}
-
-// Collects the words of execl and its relatives, from the stack.
-#define WORDS(first)                    \
-  va_list rest;                         \
-  int count = 1;                        \
-  va_start(rest, first);                \
-  while (va_arg(rest, char *)) count++; \
-  va_end(rest);                         \
-  char *words[count + 1];               \
-  words[0] = (char *)first;             \
-  va_start(rest, first);                \
-  for (int at = 1; at <= count; at++) words[at] = va_arg(rest, char *);
-
-int execl(const char *path, const char *first, ...) {
-  WORDS(first)
-  va_end(rest);
-  return execv(path, words);
-}
-
-int execlp(const char *path, const char *first, ...) {
-  WORDS(first)
-  va_end(rest);
-  return execvp(path, words);
-}
-
-int execle(const char *path, const char *first, ...) {
-  WORDS(first)
-  char **variables = va_arg(rest, char **);
-  va_end(rest);
-  return execve(path, words, variables);
-}
-
-#define SPAWN(name)                                                                                                \
-  int name(pid_t *restrict process, const char *restrict path, const posix_spawn_file_actions_t *restrict actions, \
-           const posix_spawnattr_t *restrict attributes, char *const words[restrict],                              \
-           char *const variables[restrict]) {                                                                      \
-    NEXT(name);                                                                                                    \
-    if (!actions && !attributes && fork_job(process, path, words, variables)) return 0;                            \
-    int result = next(process, path, actions, attributes, words, variables);                                       \
-    if (result == 0) record_spawn(process ? *process : 0, path);                                                   \
-    return result;                                                                                                 \
+#define CALENDAR_TIME_R(name, type, room)                           \
+  type name(const time_t *restrict seconds, room restrict result) { \
+    NEXT(name);                                                     \
+    record_calendar();                                              \
+    return next(seconds, result);                                   \
   }
 
-SPAWN(posix_spawn)
-SPAWN(posix_spawnp)
-
-int system(const char *line) {
-  NEXT(system);
-  int result = next(line);
-  if (line && result != -1) record_spawn(0, "/bin/sh");
-  return result;
-}
-
-FILE *popen(const char *line, const char *mode) {
-  NEXT(popen);
-  FILE *result = next(line, mode);
-  if (result) record_spawn(0, "/bin/sh");
-  return result;
-}
-
-// ---- ends that skip destructors ----
-
-#define END(name)            \
-  void name(int status) {    \
-    NEXT(name);              \
-    record_end();            \
-    end_template();          \
-    next(status);            \
-    __builtin_unreachable(); \
-  }
-
-END(_exit)
-END(_Exit)
-
-void quick_exit(int status) {
-  NEXT(quick_exit);
-  record_end();
-  end_template();
-  next(status);
-  __builtin_unreachable();
-}
+CALENDAR_TIME_R(localtime_r, struct tm *, struct tm *)
+CALENDAR_TIME_R(gmtime_r, struct tm *, struct tm *)
+CALENDAR_TIME_R(ctime_r, char *, char *)

@@ -15,8 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "libraries.h"
+
 #define ROOM (64 << 10)
-#define LONGEST_PATH 4096
 #define SLOTS (1 << 13)
 
 // Bytes before the name: length, kind, error, process, and the number of the program or fork.
@@ -164,6 +165,7 @@ static void new_image(enum kind kind) {
 }
 
 static void before_fork(void) {
+  record_libraries();
   is_forking = acquire();
   if (is_forking) flush();
 }
@@ -201,7 +203,9 @@ static bool is_recording(void) {
   return file[0] != '\0';
 }
 
-__attribute__((constructor)) static void load(void) { is_recording(); }
+__attribute__((constructor)) static void load(void) {
+  if (is_recording()) record_libraries();
+}
 
 // Functions registered with atexit may run after this.
 __attribute__((destructor)) static void unload(void) { record_end(); }
@@ -236,6 +240,17 @@ void record_variable(const char *name, const char *value) {
   errno = saved;
 }
 
+void record_calendar(void) {
+  int saved = errno;
+  if (is_recording() && acquire()) {
+    add(CALENDAR, 0, "", NULL);
+    release();
+  }
+  errno = saved;
+}
+
+void record_lost(void) { is_lost = true; }
+
 static void record_program(enum kind kind, pid_t of, const char *program) {
   int saved = errno;
   if (is_recording() && acquire()) {
@@ -250,6 +265,7 @@ void record_exec(const char *program) {
   // The child of vfork shares this memory, and the process continues.
   pid_t current = (pid_t)syscall(SYS_getpid);
   bool is_child = is_recording() && process != current;
+  if (is_recording() && !is_child) record_libraries();
   record_program(is_child ? SPAWNED : EXECUTED, current, program);
 }
 
@@ -259,6 +275,7 @@ void record_spawn(pid_t started, const char *program) { record_program(SPAWNED, 
 
 void record_end(void) {
   if (!is_recording() || process != (pid_t)syscall(SYS_getpid)) return;
+  record_libraries();
   if (!acquire()) return;
   is_ending = true;
   flush();

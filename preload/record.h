@@ -22,7 +22,12 @@ enum kind {
   LINK = 11,      // readlink; the value is the target
   RESOLVED = 12,  // realpath; the value is the result
   VARIABLE = 13,  // getenv; the value is that of the variable
+  CALENDAR = 14,  // localtime and the like
+  LOADED = 15,    // the dynamic loader loaded a library
 };
+
+// Longer paths are not recorded: something is lost.
+#define LONGEST_PATH 4096
 
 // Records a path, relative to the directory `at` if it is not absolute. `error`: of the call; 0: it succeeded. `value`
 // may be NULL. Keeps errno.
@@ -30,6 +35,9 @@ void record_path(enum kind kind, int error, int at, const char *path, const char
 
 // Records a variable; `value` is NULL if it is not set.
 void record_variable(const char *name, const char *value);
+
+// Records that the program asked for the date or the time of day.
+void record_calendar(void);
 
 // Finds a variable without recording that.
 const char *find_variable(const char *name);
@@ -43,6 +51,9 @@ void record_spawn(pid_t started, const char *program);
 
 // Writes everything: the process ends.
 void record_end(void);
+
+// Something cannot be recorded: the record is incomplete.
+void record_lost(void);
 
 #pragma GCC visibility pop
 

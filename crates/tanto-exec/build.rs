@@ -4,8 +4,17 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCES: [&str; 7] =
-    ["record.c", "interpose.c", "frames.c", "process.c", "huge_pages.c", "driver_jobs.c", "fork_server.c"];
+const SOURCES: [&str; 9] = [
+    "record.c",
+    "libraries.c",
+    "interpose.c",
+    "interpose_programs.c",
+    "frames.c",
+    "process.c",
+    "huge_pages.c",
+    "driver_jobs.c",
+    "fork_server.c",
+];
 
 fn main() {
     let dir = Path::new("../../preload");

@@ -77,8 +77,8 @@ CALLS = {
 }
 # The second path of a call.
 SECOND = re.compile(r'", (?:(?:AT_FDCWD|\d+)(?:<([^>]*)>)?, )?"((?:[^"\\]|\\.)*)"')
-# Files that the C library reads by itself, and the libraries of plugins.
-OWN = re.compile(r".*\.so(\.[0-9.]+)?|.*/locale/.*|.*/gconv.*|/etc/localtime|/proc/(self|\d+)/.*|/sys/.*")
+# Files that the C library reads by itself, and libraries, which `implicit.py` compares.
+OWN = re.compile(r".*\.so(\.[0-9.]+)?|.*/(glibc-hwcaps|tls|x86_64|haswell|avx512_1|xeon_phi)|.*/locale/.*|.*/gconv.*|/etc/localtime|/proc/(self|\d+)/.*|/sys/.*")
 # Temporary files, whose names differ.
 TEMPORARY = re.compile(r"(/tmp/[a-z]*-?)?[\w.-]*?(cc[A-Za-z0-9]{6}|-[0-9a-f]{6,8})\b[\w.]*$")
 
@@ -97,9 +97,9 @@ def run(command, place):
 
 
 def traced(command, place, log):
-    """The absolute names in the system calls of a command, and those only in calls that realpath makes."""
+    """The absolute names in the system calls of a command, those only in calls that realpath makes, and those it tries to execute."""
     result = run(["strace", "-f", "-y", "-s", "5000", "-e", "trace=%file", "-o", log, *command], place)
-    names, links = set(), set()
+    names, links, executed = set(), set(), set()
     for line in log.read_text(errors="replace").splitlines():
         if (call := CALL.match(line)) and call[2] in CALLS:
             base = call[4] or str(place)
@@ -108,7 +108,9 @@ def traced(command, place, log):
                 (links if is_of_realpath else names).add(os.path.join(base, call[5].rstrip("/") or "/"))
             if call[2] in RENAMES and (second := SECOND.search(line)):
                 names.add(os.path.join(second[1] or str(place), second[2]))
-    return result, names, links - names
+        elif call and call[2] == "execve":
+            executed.add(os.path.join(place, call[5]))
+    return result, names, links - names, executed
 
 
 @functools.cache
@@ -116,7 +118,7 @@ def loaded(program):
     """The names that the dynamic loader looks at before the program begins."""
     with tempfile.TemporaryDirectory() as directory:
         command = ["env", "LD_TRACE_LOADED_OBJECTS=1", program]
-        return set().union(*traced(command, Path(directory), Path(directory) / "strace")[1:])
+        return set().union(*traced(command, Path(directory), Path(directory) / "strace")[1:3])
 
 
 def listed(tanto, command, place):
@@ -125,12 +127,12 @@ def listed(tanto, command, place):
     result = run([tanto, "run", "--leftovers", "ignore", "--record-inputs", file, "--", *command], place)
     names, resolved, programs = set(), set(), set()
     for line in file.read_text().splitlines():
-        word, name, *_ = line.split("\t")
+        word, name, *_ = [*line.split("\t"), ""]
         if word == "resolved":
             resolved.add(name)
         if word == "program":
             programs.add(name)
-        elif word not in ("variable", "unset"):
+        elif word not in ("variable", "unset", "calendar"):
             names.add(name.rstrip("/") or "/")
     return result, names, resolved, programs
 
@@ -158,14 +160,14 @@ def compare(tanto, compiler, case):
         ours, names, resolved, programs = listed(tanto, command, place)
         shutil.rmtree(place)
         prepare(place)
-        theirs, seen, links = traced(command, place, place.parent / "strace")
+        theirs, seen, links, executed = traced(command, place, place.parent / "strace")
         assert b"is incomplete" not in ours.stderr, ours.stderr.decode()
         assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout), (ours, theirs)
     interesting = lambda all_names: {it for it in all_names if not OWN.fullmatch(it) and not TEMPORARY.search(it)}
     by_loader = set().union(*map(loaded, programs))
     unseen = interesting(seen) - names - by_loader
     unseen |= interesting(links) - names - by_loader - {part for name in names for part in components(name)}
-    invented = interesting(names) - seen - links - resolved
+    invented = interesting(names) - seen - links - resolved - executed
     assert not unseen, f"not recorded: {sorted(unseen)[:8]}"
     assert not invented, f"not seen by strace: {sorted(invented)[:8]}"
     return len(names)

@@ -31,6 +31,10 @@ pub enum Input {
     Written(Vec<u8>),
     /// A variable and its value; `None` if it is not set.
     Variable(Vec<u8>, Option<Vec<u8>>),
+    /// A library that the dynamic loader loaded.
+    Library(Vec<u8>),
+    /// The date or the time of day.
+    Calendar,
 }
 
 impl Input {
@@ -51,6 +55,8 @@ impl Input {
         );
         match (record.kind, record.error) {
             (RecordKind::Begun, _) => Some(Input::Program(name)),
+            (RecordKind::Loaded, _) => Some(Input::Library(name)),
+            (RecordKind::Calendar, _) => Some(Input::Calendar),
             (_, error) if is_path && ABSENT.contains(&error) => Some(Input::Absent(name)),
             // readlink of a file that is no link.
             (RecordKind::Link, 22) => Some(Input::Exists(name)),
@@ -65,9 +71,11 @@ impl Input {
         }
     }
 
-    /// The line in a list: a word, the name, and a value if there is one.
+    /// The line in a list: a word, and a name and a value if there are any.
     fn line(&self) -> String {
         let (word, name, value) = match self {
+            Input::Calendar => return "calendar\n".to_string(),
+            Input::Library(name) => ("library", name, None),
             Input::Program(name) => ("program", name, None),
             Input::Read(name) => ("read", name, None),
             Input::Exists(name) => ("exists", name, None),
@@ -215,13 +223,15 @@ mod tests {
             encode(1, RecordKind::Variable, 0, "A", Some("x\ny")),
             encode(1, RecordKind::Variable, 2, "B", None),
             encode(1, RecordKind::Wrote, 0, "/out", None),
+            encode(1, RecordKind::Calendar, 0, "", None),
+            encode(1, RecordKind::Loaded, 0, "/lib/c.so", None),
             encode(1, RecordKind::Ended, 0, "", None),
         ]);
         assert_eq!(all.missing(), None);
         assert_eq!(
             all.text(),
             "program\t/bin/cc\nread\t/a\\tb\nexists\t/plain\nabsent\t/bin/cc/x\nabsent\t/none\nfailed\t/secret\t13\n\
-             link\t/l\tt\nwritten\t/out\nvariable\tA\tx\\ny\nunset\tB\n"
+             link\t/l\tt\nwritten\t/out\nvariable\tA\tx\\ny\nunset\tB\nlibrary\t/lib/c.so\ncalendar\n"
         );
     }
 

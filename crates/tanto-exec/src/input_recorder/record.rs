@@ -32,9 +32,11 @@ pub enum RecordKind {
     Link,
     Resolved,
     Variable,
+    Calendar,
+    Loaded,
 }
 
-const KINDS: [RecordKind; 13] = [
+const KINDS: [RecordKind; 15] = [
     RecordKind::Begun,
     RecordKind::Forked,
     RecordKind::Ended,
@@ -48,6 +50,8 @@ const KINDS: [RecordKind; 13] = [
     RecordKind::Link,
     RecordKind::Resolved,
     RecordKind::Variable,
+    RecordKind::Calendar,
+    RecordKind::Loaded,
 ];
 
 /// Returns the records; `None` if the bytes are none.
