@@ -202,7 +202,7 @@ pub struct Completion {
     pub usage: Usage,
     pub executed_by: ExecutedBy,
     pub report: Option<Box<MonitorReport>>,
-    /// What it has looked at; only if `Command::record_inputs`.
+    /// What it has looked at; only if it was asked for (`Command::record_inputs`).
     pub inputs: Option<Box<InputList>>,
     /// `None`: there is no cache.
     pub cache: Option<Box<CacheUse>>,

@@ -83,7 +83,7 @@ pub struct NinjaFrontend<'a, 't> {
     pub scan: Scan<'a, 't>,
     /// Costs from earlier builds, by output path.
     pub cost_history: Option<CostLookup<'a>>,
-    /// Gets what commands have looked at, if the runner records that.
+    /// Gets what commands have looked at. The runner has to be able to record that.
     pub input_trace: Option<InputTrace>,
     plan: Plan<'a>,
     options: FrontendOptions,
@@ -186,7 +186,9 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         let edge = RunningEdge { start, hash, discovered: Vec::new(), depfile, rspfile, deps, cached_cost: None };
         self.running.insert(job, edge);
         let job_info = self.job_info(job, line.clone(), description);
-        Ok(Start::Run(Command { line, console: job_info.console, files, ..Command::default() }, job_info))
+        let record_inputs = self.input_trace.is_some();
+        let command = Command { line, console: job_info.console, record_inputs, files, ..Command::default() };
+        Ok(Start::Run(command, job_info))
     }
 
     /// Evaluates all bindings before the command starts, because it may change the manifest.

@@ -19,12 +19,12 @@ use self::double_run::FirstRun;
 use self::launch::{Started, Starter};
 use self::output::{Output, Overflow};
 use self::polling::PollResult;
+use self::recording::Recording;
 use self::slot_guard::SlotGuard;
 use self::task::Task;
 use self::worker_jobs::WorkerJob;
 use super::clang;
 use super::{Runner, Wakeup};
-use crate::input_recorder::InputRecorder;
 use crate::job::Cost;
 use crate::job::ResourceLimits;
 use crate::job::report::{ProcessInfo, TerminationReason};
@@ -38,6 +38,7 @@ mod double_run;
 mod launch;
 mod output;
 mod polling;
+mod recording;
 mod shell_split;
 mod slot_guard;
 mod task;
@@ -63,7 +64,7 @@ pub struct RunnerOptions {
     /// Readable when `Wakeup::ControlRequest` is wanted.
     pub wake_fd: Option<OwnedFd>,
     pub clang_worker: Option<clang::WorkerOptions>,
-    /// Records the inputs of each command. Then no command runs in a fork.
+    /// Commands may ask for a record of their inputs.
     pub record_inputs: bool,
 }
 
@@ -110,7 +111,7 @@ pub struct ProcessRunner {
     finished: VecDeque<(Completion, Option<Slot>)>,
     watcher: Option<Watcher>,
     sandboxes: Option<SandboxPool>,
-    recorder: Option<InputRecorder>,
+    recording: Recording,
     overflow: Option<Overflow>,
     wake_fd: Option<OwnedFd>,
     buffer: Box<[u8]>,
@@ -125,11 +126,7 @@ const BUFFER: usize = 64 << 10;
 const SIGCONT: i32 = 18;
 impl ProcessRunner {
     pub fn new(options: RunnerOptions) -> io::Result<ProcessRunner> {
-        let recorder = if options.record_inputs { Some(InputRecorder::create()?) } else { None };
-        let preload = recorder.iter().map(|recorder| recorder.preload()).map(|(name, value)| (name.into(), value));
-        let environment: Vec<_> = options.environment.into_iter().chain(preload).collect();
-        let worker = options.clang_worker.filter(|_| recorder.is_none());
-        let mut starter = Starter::new(Environment::inherit_with(&environment), worker);
+        let mut starter = Starter::new(Environment::inherit_with(&options.environment), options.clang_worker);
         options.jobserver.iter().filter_map(Jobserver::descriptors).for_each(|both| starter.inherit(both));
         let slots = options.jobserver.map(SlotGuard::new);
         Ok(ProcessRunner {
@@ -148,7 +145,7 @@ impl ProcessRunner {
             finished: VecDeque::new(),
             watcher: options.watch.map(|watch| Watcher::new(watch, clang::is_checkpoint_daemon)).transpose()?,
             sandboxes: None,
-            recorder,
+            recording: Recording::new(options.record_inputs),
             overflow: options.overflow.map(|dir| Overflow { dir, writer: options.writer }),
             wake_fd: options.wake_fd,
             buffer: vec![0; BUFFER].into(),
@@ -209,7 +206,7 @@ impl ProcessRunner {
     }
 
     fn complete(&mut self, task: Task, exit: Exit, usage: Usage) {
-        let Task { job, output, slot, worker_job, first_run, .. } = task;
+        let Task { job, output, slot, worker_job, first_run, record, .. } = task;
         self.lacks_resources = false;
         if let Some(slots) = &mut self.slots {
             slots.jobserver.remove_command(job);
@@ -225,7 +222,7 @@ impl ProcessRunner {
             _ => ExecutedBy::Checkpoint,
         };
         let (output, capture) = output.into_kept();
-        let inputs = self.recorder.as_ref().map(|recorder| Box::new(recorder.end(job.0)));
+        let inputs = self.recording.end(job, record);
         let completion = Completion::new(job, exit, output);
         let completion = Completion { capture, usage, executed_by, report, inputs, ..completion };
         self.finished.push_back((completion, slot));
@@ -264,10 +261,6 @@ impl ProcessRunner {
         let bounds = command.limits.as_deref();
         let limits = self.watcher.as_ref().map_or(ResourceLimits::NONE, |watcher| watcher.limits(bounds));
         let terminal = command.console.then(terminal::TerminalSettings::of_stdin).flatten();
-        match self.recorder.as_ref().map(|recorder| recorder.begin(job.0)).transpose() {
-            Ok(record) => record.iter().for_each(|(name, path)| self.starter.set(name, path)),
-            Err(error) => return Err((error, slot)),
-        }
         if let Err(error) = self.acquire_sandbox(job) {
             return Err((error, slot));
         }
@@ -280,6 +273,7 @@ impl ProcessRunner {
         if let Some(slots) = self.slots.as_mut().filter(|slots| slots.jobserver.is_prioritized()) {
             self.starter.set_tokens(slots.add_command(job));
         }
+        let record = self.recording.begin(job, &command, &mut self.starter);
         let is_counted = !cgroup_files.is_empty();
         self.starter.set_cgroups(cgroup_files);
         let started = match as_process {
@@ -289,6 +283,7 @@ impl ProcessRunner {
         // The descriptors may be reused.
         self.starter.set_cgroups(Vec::new());
         self.starter.set_namespaces(None);
+        self.starter.end_record();
         if let Some(slots) = self.slots.as_mut().filter(|_| started.is_err()) {
             slots.jobserver.remove_command(job);
         }
@@ -310,6 +305,7 @@ impl ProcessRunner {
                     direct,
                     worker_job,
                     first_run,
+                    record,
                     output,
                     limits,
                     left: None,

@@ -52,8 +52,7 @@ impl Environment {
     pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
         let text = [name.as_bytes(), b"=", value.as_ref().as_bytes()].concat();
         let Ok(string) = CString::new(text) else { return };
-        let is_its = |it: &CString| it.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest[..1] == *b"=");
-        let at = self.strings.iter().position(is_its).unwrap_or(self.strings.len());
+        let at = self.position(name).unwrap_or(self.strings.len());
         if at == self.strings.len() {
             self.pointers.insert(at, null());
             self.strings.push(string);
@@ -61,6 +60,19 @@ impl Environment {
             self.strings[at] = string;
         }
         self.pointers[at] = self.strings[at].as_ptr();
+    }
+
+    /// Removes a variable for future children.
+    pub fn remove(&mut self, name: &str) {
+        if let Some(at) = self.position(name) {
+            self.pointers.remove(at);
+            self.strings.remove(at);
+        }
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        let is_its = |it: &CString| it.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest[..1] == *b"=");
+        self.strings.iter().position(is_its)
     }
 
     /// Returns a null-terminated array for `exec`, valid as long as the environment.

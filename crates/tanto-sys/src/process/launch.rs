@@ -111,6 +111,11 @@ impl Launcher {
         self.environment.set(name, value);
     }
 
+    /// Removes a variable for children; not `PATH`.
+    pub fn remove(&mut self, name: &str) {
+        self.environment.remove(name);
+    }
+
     /// Places future children in control groups: in the one whose directory is given from the start, in others by their
     /// `tasks` files. Groups that a child may not enter are skipped. The files must stay open until the next call.
     pub fn set_cgroups(&mut self, tasks_files: &[File]) {

@@ -205,4 +205,9 @@ fn a_variable_can_change_between_children() {
     launcher.set("A", "3");
     launcher.set("AB", "x\0y");
     assert_eq!(output(&mut launcher), "3 2\n");
+    launcher.remove("A");
+    launcher.remove("NONE");
+    assert_eq!(output(&mut launcher), "2\n");
+    launcher.set("A", "4");
+    assert_eq!(output(&mut launcher), "4 2\n");
 }

@@ -1,9 +1,10 @@
 //! Starts commands, with or without a shell.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStringExt;
 
 use tanto_sys::process::namespaces::NamespaceEntry;
 use tanto_sys::process::{Argv, Child, Environment, ExitStatus, Launcher, Program};
@@ -23,6 +24,8 @@ pub(super) struct Starter {
     /// Commands run in other namespaces, where fork servers are not.
     has_namespaces: bool,
     worker: Option<Worker>,
+    /// Variables of a record, with the values for commands without one.
+    unrecorded: Vec<(&'static str, Option<OsString>)>,
     /// Whether `/bin/sh` reports a signal that killed its command and exits, instead of dying of it.
     shell_outlives_command: Option<bool>,
 }
@@ -47,7 +50,16 @@ impl Starter {
         let worker = worker.and_then(|options| Worker::new(options, &environment));
         let launcher = Launcher::new(environment);
         let (words, cgroup_files) = (Argv::default(), Vec::new());
-        Starter { launcher, direct, words, cgroup_files, has_namespaces: false, worker, shell_outlives_command: None }
+        Starter {
+            launcher,
+            direct,
+            words,
+            cgroup_files,
+            has_namespaces: false,
+            worker,
+            unrecorded: Vec::new(),
+            shell_outlives_command: None,
+        }
     }
 
     pub(super) fn worker(&mut self) -> Option<&mut Worker> {
@@ -57,6 +69,29 @@ impl Starter {
     /// Sets an environment variable for further commands.
     pub(super) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
         self.launcher.set(name, value);
+    }
+
+    /// Makes the next command record its inputs, with these variables.
+    pub(super) fn record(&mut self, variables: [(&'static str, OsString); 2]) {
+        for (name, value) in variables {
+            let before = self.launcher.environment().get(name.as_bytes()).map(|it| OsString::from_vec(it.to_vec()));
+            self.unrecorded.push((name, before));
+            self.launcher.set(name, value);
+        }
+    }
+
+    /// Further commands do not record their inputs.
+    pub(super) fn end_record(&mut self) {
+        for (name, before) in self.unrecorded.drain(..) {
+            match before {
+                Some(value) => self.launcher.set(name, value),
+                None => self.launcher.remove(name),
+            }
+        }
+    }
+
+    fn is_recording(&self) -> bool {
+        !self.unrecorded.is_empty()
     }
 
     /// Makes further commands join these control groups. The files stay open until the next call.
@@ -90,7 +125,8 @@ impl Starter {
     /// console commands, whose shell has to receive the terminal's signals.
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
-            if let Some(worker) = self.worker.as_mut().filter(|_| !self.has_namespaces) {
+            let can_fork = !self.has_namespaces && !self.is_recording();
+            if let Some(worker) = self.worker.as_mut().filter(|_| can_fork) {
                 match worker.start(&self.words, self.launcher.environment(), &self.cgroup_files) {
                     Ok((child, job)) => return Ok(Started { child, direct: true, worker_job: Some(job) }),
                     Err(why) => worker.check_required(&command.line, why)?,

@@ -11,6 +11,7 @@ use tanto_sys::terminal;
 
 use super::double_run::FirstRun;
 use super::output::{Output, Overflow};
+use super::recording::CommandRecord;
 use super::worker_jobs::WorkerJob;
 use crate::job::{Exit, JobId, ResourceLimits, Usage};
 use crate::jobserver::Slot;
@@ -25,6 +26,7 @@ pub(super) struct Task {
     pub(super) worker_job: Option<WorkerJob>,
     /// Result of its first run, to be compared.
     pub(super) first_run: Option<FirstRun>,
+    pub(super) record: CommandRecord,
     pub(super) output: Output,
     pub(super) limits: ResourceLimits,
     /// Time at which its first process was seen to have exited while others held its output.

@@ -1,6 +1,7 @@
 //! Tests of the runner with real processes.
 
 mod monitored;
+mod recorded;
 
 use super::*;
 use crate::job::JobLimits;

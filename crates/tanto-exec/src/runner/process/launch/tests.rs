@@ -163,3 +163,16 @@ fn random_lines_behave_as_in_a_shell() {
     }
     assert!(direct > 0, "all lines went to the shell");
 }
+
+#[test]
+fn variables_of_a_record_last_for_one_command() {
+    let environment = Environment::inherit_with(&[("LD_PRELOAD".into(), "users.so".into())]);
+    let mut starter = Starter::new(environment, None);
+    starter.record([("LD_PRELOAD", "own.so:users.so".into()), ("TANTO_RECORD", "/record".into())]);
+    let get = |starter: &Starter, name: &[u8]| starter.launcher.environment().get(name).map(<[u8]>::to_vec);
+    assert_eq!(get(&starter, b"LD_PRELOAD"), Some(b"own.so:users.so".to_vec()));
+    assert_eq!(get(&starter, b"TANTO_RECORD"), Some(b"/record".to_vec()));
+    starter.end_record();
+    assert_eq!(get(&starter, b"LD_PRELOAD"), Some(b"users.so".to_vec()));
+    assert_eq!(get(&starter, b"TANTO_RECORD"), None);
+}

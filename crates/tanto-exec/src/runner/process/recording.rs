@@ -1,0 +1,57 @@
+//! Records the inputs of commands that ask for it.
+
+use crate::input_recorder::InputRecorder;
+use crate::input_recorder::input_list::InputList;
+use crate::job::{Command, JobId};
+
+use super::launch::Starter;
+
+/// The recorder of a runner.
+pub(super) enum Recording {
+    Off,
+    /// Without a place for records.
+    Failed,
+    On(InputRecorder),
+}
+
+/// The record of a running command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CommandRecord {
+    NotWanted,
+    /// It could not be created. The command runs without it.
+    Failed,
+    Begun,
+}
+
+impl Recording {
+    pub(super) fn new(wanted: bool) -> Recording {
+        match wanted {
+            true => InputRecorder::create().map_or(Recording::Failed, Recording::On),
+            false => Recording::Off,
+        }
+    }
+
+    /// Prepares the next start of a command, which may be a repeated one.
+    pub(super) fn begin(&self, job: JobId, command: &Command, starter: &mut Starter) -> CommandRecord {
+        match self {
+            Recording::On(recorder) if command.record_inputs => match recorder.begin(job.0) {
+                Ok(record) => {
+                    starter.record([recorder.preload(), record]);
+                    CommandRecord::Begun
+                }
+                Err(_) => CommandRecord::Failed,
+            },
+            Recording::Failed if command.record_inputs => CommandRecord::Failed,
+            _ => CommandRecord::NotWanted,
+        }
+    }
+
+    /// Returns the inputs of a command that has ended.
+    pub(super) fn end(&self, job: JobId, record: CommandRecord) -> Option<Box<InputList>> {
+        match (self, record) {
+            (_, CommandRecord::NotWanted) => None,
+            (Recording::On(recorder), CommandRecord::Begun) => Some(Box::new(recorder.end(job.0))),
+            _ => Some(Box::new(InputList::lost("its record could not be created"))),
+        }
+    }
+}

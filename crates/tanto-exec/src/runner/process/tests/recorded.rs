@@ -1,0 +1,81 @@
+//! Commands that record their inputs, and others beside them.
+
+use super::*;
+use crate::input_recorder::input_list::{Input, InputList};
+
+fn recording_runner() -> ProcessRunner {
+    ProcessRunner::new(RunnerOptions { record_inputs: true, ..RunnerOptions::default() }).unwrap()
+}
+
+fn start_recorded(runner: &mut ProcessRunner, job: u32, line: &str) {
+    let command = Command { line: line.into(), record_inputs: true, ..Command::default() };
+    runner.start(JobId(job), &command, Cost::default()).unwrap();
+}
+
+fn next_completion(runner: &mut ProcessRunner) -> Completion {
+    match runner.wait(None).unwrap() {
+        Wakeup::Completed(it) => it,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn inputs(runner: &mut ProcessRunner) -> InputList {
+    *next_completion(runner).inputs.expect("it was recorded")
+}
+
+#[test]
+fn only_commands_that_ask_are_recorded() {
+    const SHOW: &str = "echo \"${TANTO_RECORD-none} ${LD_PRELOAD-none}\"";
+    let mut runner = recording_runner();
+    for _ in 0..2 {
+        start_recorded(&mut runner, 1, &format!("test -e /none || {SHOW}"));
+        let it = next_completion(&mut runner);
+        assert!(!it.output.windows(4).any(|part| part == b"none"), "{}", it.output.escape_ascii());
+        let list = it.inputs.unwrap();
+        assert_eq!(list.missing(), None);
+        assert!(list.inputs().contains(&Input::Absent(b"/none".to_vec())), "{list:?}");
+        start(&mut runner, 2, SHOW);
+        let it = next_completion(&mut runner);
+        assert_eq!((it.inputs, it.output), (None, b"none none\n".to_vec()));
+    }
+}
+
+#[test]
+fn nothing_is_recorded_without_a_recorder() {
+    let mut runner = runner();
+    start_recorded(&mut runner, 1, "echo ${TANTO_RECORD-none}");
+    let it = next_completion(&mut runner);
+    assert_eq!((it.inputs, it.output), (None, b"none\n".to_vec()));
+}
+
+#[test]
+fn a_command_that_is_started_again_begins_with_an_empty_record() {
+    let mut runner = recording_runner();
+    // The commands of a job have the same number.
+    for name in ["/no/such/a", "/no/such/b"] {
+        start_recorded(&mut runner, 7, &format!("cat {name}"));
+        let list = inputs(&mut runner);
+        let absent = |it: &&Input| matches!(it, Input::Absent(path) if path.starts_with(b"/no/such"));
+        let absent: Vec<_> = list.inputs().iter().filter(absent).collect();
+        assert_eq!((absent, list.missing()), (vec![&Input::Absent(name.into())], None));
+    }
+}
+
+#[test]
+fn a_command_runs_if_its_record_cannot_be_created() {
+    let mut runner = recording_runner();
+    let Recording::On(recorder) = &runner.recording else { panic!("there is a directory for temporary files") };
+    // A record has the number of its job.
+    let (_, record) = recorder.begin(9).unwrap();
+    fs::remove_file(&record).unwrap();
+    fs::create_dir(&record).unwrap();
+    for recording in [None, Some(Recording::Failed)] {
+        if let Some(recording) = recording {
+            runner.recording = recording;
+        }
+        start_recorded(&mut runner, 9, "echo ${TANTO_RECORD-none}");
+        let it = next_completion(&mut runner);
+        assert_eq!(it.output, b"none\n");
+        assert_eq!(it.inputs.unwrap().missing(), Some("its record could not be created"));
+    }
+}
