@@ -116,10 +116,11 @@ impl Run<'_> {
         let changed = |path: &[u8]| Err(NotStored::Changed(path.to_vec()));
         let (aspect, name) = match input {
             Input::Written(_) => return Ok(()),
+            Input::Calendar => return Err(NotStored::Calendar),
             Input::Variable(name, value) => return self.add_variable(name, value.as_deref(), names, observer),
             Input::Failed(path, _) if own.contains(path) => return Ok(()),
             Input::Failed(path, _) => return Err(NotStored::Failed(path.clone())),
-            Input::Program(path) | Input::Read(path) | Input::Directory(path) => (Aspect::Content, path),
+            Input::Program(path) | Input::Library(path) | Input::Read(path) | Input::Directory(path) => (Aspect::Content, path),
             Input::Exists(path) | Input::Absent(path) => (Aspect::Presence, path),
             Input::Link(path, _) => (Aspect::Link, path),
             Input::Resolved(path, _) => (Aspect::Resolved, path),
@@ -132,7 +133,7 @@ impl Run<'_> {
             (Seen::Unknown, _) => return Err(NotStored::Unknown(name.clone())),
             (Seen::Nothing, Input::Absent(_)) | (Seen::Kind(_), Input::Exists(_)) | (Seen::Device, Input::Read(_)) => {}
             (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) if now == then => {}
-            (Seen::File(file), Input::Read(_) | Input::Program(_)) => {
+            (Seen::File(file), Input::Read(_) | Input::Program(_) | Input::Library(_)) => {
                 let is_old = file.stat.ctime < self.began && stable.contain(name);
                 if file.trust != Trust::Known || !(is_old || sighting.since < self.began) {
                     return changed(name);
