@@ -10,7 +10,7 @@ use tanto_exec::job::Command;
 use tanto_exec::runner::process::{split_words, wants_the_shell};
 use tanto_sys::process::{Argv, Environment};
 
-use crate::compile::{self, Compile, PathDependence, Refusal};
+use crate::compile::{self, Compile, Family, PathDependence, Refusal, WRITING_VARIABLES};
 use crate::roots::Root;
 
 /// Changes when a key or an entry gets another meaning.

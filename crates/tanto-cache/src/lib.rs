@@ -7,7 +7,8 @@
 mod action;
 mod cache;
 mod cache_dir;
-mod compile;
+#[doc(hidden)]
+pub mod compile;
 mod entry;
 mod input_names;
 mod observer;
