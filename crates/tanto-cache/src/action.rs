@@ -10,7 +10,7 @@ use tanto_exec::job::Command;
 use tanto_exec::runner::process::{split_words, wants_the_shell};
 use tanto_sys::process::{Argv, Environment};
 
-use crate::compile::{self, Compile, Family, PathDependence, Refusal, WRITING_VARIABLES};
+use crate::compile::{self, Compile, PathDependence, Refusal, WRITING_VARIABLES};
 use crate::roots::Root;
 
 /// Changes when a key or an entry gets another meaning.
@@ -73,6 +73,8 @@ pub(crate) struct Action {
     pub(crate) program: Vec<u8>,
     pub(crate) output: Vec<u8>,
     pub(crate) depfile: Option<Vec<u8>>,
+    /// The output is a precompiled header.
+    pub(crate) is_header: bool,
     /// The key with whole paths, if `key` is without the root.
     literal_key: Option<Digest>,
     /// The result may depend on the path of the checkout.
@@ -86,8 +88,10 @@ impl Surroundings {
         variables.sort_unstable();
         let variables = variables.join(&0);
         let obstacle = wants_the_shell(&environment).map(|name| NotCacheable::Variable(name.to_vec()));
-        let obstacle =
-            obstacle.or_else(|| environment.get(b"LD_AUDIT").map(|_| NotCacheable::Variable(b"LD_AUDIT".to_vec())));
+        let refused = ["LD_AUDIT"].into_iter().chain(WRITING_VARIABLES);
+        let is_set = |name: &&str| environment.get(name.as_bytes()).is_some();
+        let refused = refused.into_iter().find(is_set).map(|name| NotCacheable::Variable(name.into()));
+        let obstacle = obstacle.or(refused);
         let root = Root::around(&cwd);
         Surroundings { cwd: cwd.as_os_str().as_bytes().to_vec(), root, environment, variables, obstacle }
     }
@@ -171,6 +175,7 @@ impl Action {
             program: program.clone(),
             output: compile.output.to_vec(),
             depfile: compile.depfile.clone(),
+            is_header: compile.language.is_header(),
             depends_on_root: depends_on_root && !around.root.is_none(),
         })
     }

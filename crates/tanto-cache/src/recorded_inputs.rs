@@ -34,6 +34,8 @@ pub enum NotStored {
     Io(String),
     #[error("its output is missing, or is no regular file")]
     Output,
+    #[error("clang compares the times of precompiled headers")]
+    PrecompiledHeader,
     #[error("it printed too much")]
     TooMuchText,
 }
@@ -120,7 +122,9 @@ impl Run<'_> {
             Input::Variable(name, value) => return self.add_variable(name, value.as_deref(), names, observer),
             Input::Failed(path, _) if own.contains(path) => return Ok(()),
             Input::Failed(path, _) => return Err(NotStored::Failed(path.clone())),
-            Input::Program(path) | Input::Library(path) | Input::Read(path) | Input::Directory(path) => (Aspect::Content, path),
+            Input::Program(path) | Input::Library(path) | Input::Read(path) | Input::Directory(path) => {
+                (Aspect::Content, path)
+            }
             Input::Exists(path) | Input::Absent(path) => (Aspect::Presence, path),
             Input::Link(path, _) => (Aspect::Link, path),
             Input::Resolved(path, _) => (Aspect::Resolved, path),
@@ -182,6 +186,11 @@ impl Run<'_> {
         if !list.inputs().contains(&Input::Program(real.clone())) {
             return Err(NotStored::Script);
         }
+        let is_clang = file_name(real).windows(5).any(|part| part == b"clang");
+        let is_precompiled = |(_, name): &(Aspect, Vec<u8>)| PRECOMPILED.iter().any(|end| name.ends_with(end));
+        if is_clang && (self.action.is_header || names.iter().any(is_precompiled)) {
+            return Err(NotStored::PrecompiledHeader);
+        }
         names.insert((Aspect::Resolved, path.clone()));
         Ok(())
     }
@@ -193,6 +202,13 @@ impl Run<'_> {
         };
         TEMPORARY.iter().any(|name| is_it(name))
     }
+}
+
+/// Ends of the names of precompiled headers and modules.
+const PRECOMPILED: [&[u8]; 3] = [b".gch", b".pch", b".pcm"];
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
 /// Names that each process sees in its own way. The programs are inputs anyway.
