@@ -2,6 +2,7 @@
 
 #include "driver_jobs.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 #include <unistd.h>
 
 #include "process.h"
+#include "record.h"
+
+enum { FIRST_OWN_DESCRIPTOR = 200 };
 
 static int job_socket = -1;
 static pid_t driver;
@@ -82,13 +86,21 @@ static void serve_jobs(struct run *run) {
   syscall(SYS_exit_group, 0);
 }
 
+// Moves a descriptor away from the ones that the driver gets in a process.
+static int moved(int descriptor) {
+  int result = fcntl(descriptor, F_DUPFD_CLOEXEC, FIRST_OWN_DESCRIPTOR);
+  if (result < 0) return descriptor;
+  close(descriptor);
+  return result;
+}
+
 void start_template(struct run *run) {
   int ends[2];
   if (stat("/proc/self/exe", &own_program) != 0) return;
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
   driver = getpid();
   template_process = fork();
-  job_socket = ends[template_process == 0];
+  job_socket = moved(ends[template_process == 0]);
   close(ends[template_process != 0]);
   if (template_process == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -105,7 +117,10 @@ static bool has_template(void) { return template_process > 0 && driver == getpid
 
 static bool is_own_program(const char *program) {
   struct stat other;
-  return stat(program, &other) == 0 && other.st_dev == own_program.st_dev && other.st_ino == own_program.st_ino;
+  record_pause();
+  bool is_found = stat(program, &other) == 0;
+  record_resume();
+  return is_found && other.st_dev == own_program.st_dev && other.st_ino == own_program.st_ino;
 }
 
 static bool send_job(const char *program, char *const words[], char *const variables[]) {

@@ -27,8 +27,6 @@
 #include "process.h"
 #include "record.h"
 
-#define SOCKET_VARIABLE "TANTO_FORK_SERVER"
-
 enum {
   MAX_FORKS = 4096,
   MAX_DESCRIPTORS = 16,
@@ -340,8 +338,9 @@ start_function __libc_start_main;
 int __libc_start_main(main_function *main, int count, char **arguments, void (*init)(void), void (*fini)(void),
                       void (*loader_fini)(void), void *stack_end) {
   start_function *next = (start_function *)dlsym(RTLD_NEXT, "__libc_start_main");
-  const char *named = find_variable(SOCKET_VARIABLE);
+  const char *named = find_variable(SERVER_VARIABLE);
   if (!named) return next(main, count, arguments, init, fini, loader_fini, stack_end);
+  record_pause();
   struct run run;
   int library;
   if (!read_setting(named, &library)) _exit(1);
@@ -350,5 +349,6 @@ int __libc_start_main(main_function *main, int count, char **arguments, void (*i
   if (!prepare() || !send_ready()) _exit(1);
   serve(&run);
   if (may_have_several_jobs(&run)) start_template(&run);
+  record_enter_program();
   return next(main, (int)run.word_count, run.words, init, fini, loader_fini, stack_end);
 }

@@ -29,8 +29,10 @@ struct head {
   uint64_t image;
 } __attribute__((packed));
 
-static char file[LONGEST_PATH];  // empty: nothing is recorded
-static uint64_t image;           // the number of this program or fork
+static char file[LONGEST_PATH];  // empty: nothing is recorded, or only in memory
+static bool is_server;           // records stay in memory, for the forks of this process
+static bool is_paused;
+static uint64_t image;  // the number of this program or fork
 static pid_t process;
 static char buffer[ROOM];
 static size_t used;
@@ -65,6 +67,11 @@ static int open_raw(const char *path, int flags) { return (int)syscall(SYS_opena
 
 static void flush(void) {
   if (used == 0) return;
+  if (is_server) {
+    is_lost = true;
+    used = 0;
+    return;
+  }
   int out = open_raw(file, O_WRONLY | O_APPEND | O_CLOEXEC);
   // One call: the records of other processes do not come between.
   is_lost |= out < 0 || write(out, buffer, used) != (ssize_t)used;
@@ -153,31 +160,27 @@ static bool absolute(int at, const char *path, char *result) {
   return true;
 }
 
+// Makes records that are not yet written those of this process.
+static void adopt(void) {
+  struct head head;
+  for (size_t at = 0; at < used; at += head.length) {
+    memcpy(&head, buffer + at, sizeof head);
+    head.process = (uint32_t)process;
+    head.image = image;
+    memcpy(buffer + at, &head, sizeof head);
+  }
+}
+
 static void new_image(enum kind kind) {
   char program[LONGEST_PATH] = "?";
   ssize_t length = syscall(SYS_readlink, "/proc/self/exe", program, sizeof program - 1);
   if (length >= 0) program[length] = '\0';
   process = (pid_t)syscall(SYS_getpid);
   if (getrandom(&image, sizeof image, GRND_NONBLOCK) != sizeof image) is_lost = true;
+  adopt();
   append(kind, 0, program, NULL);
   // If the process is killed, its end is missing.
   flush();
-}
-
-static void before_fork(void) {
-  record_libraries();
-  is_forking = acquire();
-  if (is_forking) flush();
-}
-
-static void in_parent(void) {
-  if (is_forking) release();
-}
-
-static void in_fork(void) {
-  // In a signal handler, its end is not recorded, because is_lost is set.
-  new_image(FORKED);
-  in_parent();
 }
 
 const char *find_variable(const char *name) {
@@ -188,11 +191,40 @@ const char *find_variable(const char *name) {
   return NULL;
 }
 
-static void begin(void) {
+// Finds the file to which this process appends. Returns false if there is none.
+static bool find_file(void) {
   const char *named = find_variable("TANTO_RECORD");
-  if (!named || named[0] != '/' || strlen(named) >= sizeof file) return;
+  if (!named || named[0] != '/' || strlen(named) >= sizeof file) return false;
   strcpy(file, named);
-  new_image(BEGUN);
+  return true;
+}
+
+static bool is_recording(void);
+
+static void before_fork(void) {
+  if (!is_recording()) return;
+  record_libraries();
+  is_forking = acquire();
+  if (is_forking) flush();
+}
+
+static void in_parent(void) {
+  if (is_forking) release();
+  is_forking = false;
+}
+
+static void in_fork(void) {
+  // In a signal handler, its end is not recorded, because is_lost is set.
+  if (is_recording()) new_image(FORKED);
+  in_parent();
+}
+
+static void begin(void) {
+  is_server = find_variable(SERVER_VARIABLE);
+  if (!is_server) {
+    if (!find_file()) return;
+    new_image(BEGUN);
+  }
   pthread_atfork(before_fork, in_parent, in_fork);
 }
 
@@ -200,7 +232,7 @@ static void begin(void) {
 static bool is_recording(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, begin);
-  return file[0] != '\0';
+  return (file[0] || is_server) && !is_paused;
 }
 
 __attribute__((constructor)) static void load(void) {
@@ -250,6 +282,18 @@ void record_calendar(void) {
 }
 
 void record_lost(void) { is_lost = true; }
+
+void record_pause(void) { is_paused = true; }
+void record_resume(void) { is_paused = false; }
+
+void record_enter_program(void) {
+  is_server = false;
+  is_paused = false;
+  if (find_file())
+    new_image(BEGUN);
+  else
+    used = 0;
+}
 
 static void record_program(enum kind kind, pid_t of, const char *program) {
   int saved = errno;

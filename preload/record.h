@@ -26,6 +26,9 @@ enum kind {
   LOADED = 15,    // the dynamic loader loaded a library
 };
 
+// Set in a fork server.
+#define SERVER_VARIABLE "TANTO_FORK_SERVER"
+
 // Longer paths are not recorded: something is lost.
 #define LONGEST_PATH 4096
 
@@ -51,6 +54,14 @@ void record_spawn(pid_t started, const char *program);
 
 // Writes everything: the process ends.
 void record_end(void);
+
+// Stops recording, and starts it again: calls of this library are none of the program.
+void record_pause(void);
+void record_resume(void);
+
+// A fork of a fork server begins to run a command, in whose environment it already is. If that wants a record, what the
+// server has recorded becomes a part of it: a process would have done the same.
+void record_enter_program(void);
 
 // Something cannot be recorded: the record is incomplete.
 void record_lost(void);

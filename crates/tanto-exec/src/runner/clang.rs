@@ -136,12 +136,14 @@ impl Worker {
         Some(Worker { required: options.required, servers, next: 0, common: None, checkpoints })
     }
 
-    /// Starts the command in a fork.
+    /// Starts the command in a fork. One that records its inputs never continues from a checkpoint: the fork would not
+    /// repeat what the checkpoint has looked at.
     pub(super) fn start(
         &mut self,
         words: &Argv,
         environment: &Environment,
         cgroup_files: &[File],
+        is_recorded: bool,
     ) -> Result<(Child, WorkerJobId), NotInWorker> {
         let name = words.iter().next().unwrap_or_default();
         let not_clang = || NotInWorker::NotClang(name.to_vec());
@@ -153,7 +155,7 @@ impl Worker {
         }
         let path = environment.get(b"PATH").unwrap_or_default();
         let program = identity::find(name, path).ok_or_else(not_clang)?;
-        self.fork(&program, words, environment, cgroup_files)
+        self.fork(&program, words, environment, cgroup_files, is_recorded)
     }
 
     /// Returns an error if forks are required and this command compiles, but has to run as a process.
@@ -177,6 +179,7 @@ impl Worker {
         words: &Argv,
         environment: &Environment,
         cgroup_files: &[File],
+        is_recorded: bool,
     ) -> Result<(Child, WorkerJobId), NotInWorker> {
         self.next += 1;
         let id = self.next;
@@ -193,7 +196,7 @@ impl Worker {
         };
         let mut with = vec![directory.as_fd(), nothing.as_fd(), written.as_fd(), written.as_fd()];
         with.extend(cgroup_files.iter().map(AsFd::as_fd));
-        if let Some(checkpoints) = &mut self.checkpoints
+        if let Some(checkpoints) = self.checkpoints.as_mut().filter(|_| !is_recorded)
             && let Some(pid) = checkpoints.run(&program.real, &run, &with)
         {
             let job = WorkerJobId { id, origin: Origin::Checkpoint, is_verified: checkpoints.is_verified_next() };

@@ -29,7 +29,7 @@ fn only_compiler_names_are_candidates() {
 fn the_first_command_of_a_program_is_a_process() {
     let dir = Scratch::new("first-command");
     let mut worker = worker(&dir, false);
-    let why = worker.start(&clang(&dir), &Environment::inherit_with(&[]), &[]).err().unwrap();
+    let why = worker.start(&clang(&dir), &Environment::inherit_with(&[]), &[], false).err().unwrap();
     assert!(matches!(why, NotInWorker::FirstCommand), "{why}");
 }
 
@@ -38,7 +38,7 @@ fn any_dynamic_program_can_be_forked() {
     let dir = Scratch::new("forked-program");
     let mut worker = worker(&dir, true);
     let environment = Environment::inherit_with(&[]);
-    let (mut child, job) = worker.start(&clang(&dir), &environment, &[]).unwrap();
+    let (mut child, job) = worker.start(&clang(&dir), &environment, &[], false).unwrap();
     assert_eq!(child.read_output(&mut [0; 10]).unwrap(), 0);
     worker.wait_until_gone(vec![(job.id, job.origin)]);
     assert!(!worker.is_gone(job.origin), "the server still serves");

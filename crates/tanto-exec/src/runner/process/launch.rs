@@ -90,10 +90,6 @@ impl Starter {
         }
     }
 
-    fn is_recording(&self) -> bool {
-        !self.unrecorded.is_empty()
-    }
-
     /// Makes further commands join these control groups. The files stay open until the next call.
     pub(super) fn set_cgroups(&mut self, cgroup_files: Vec<File>) {
         self.launcher.set_cgroups(&cgroup_files);
@@ -125,9 +121,9 @@ impl Starter {
     /// console commands, whose shell has to receive the terminal's signals.
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
-            let can_fork = !self.has_namespaces && !self.is_recording();
-            if let Some(worker) = self.worker.as_mut().filter(|_| can_fork) {
-                match worker.start(&self.words, self.launcher.environment(), &self.cgroup_files) {
+            let is_recorded = !self.unrecorded.is_empty();
+            if let Some(worker) = self.worker.as_mut().filter(|_| !self.has_namespaces) {
+                match worker.start(&self.words, self.launcher.environment(), &self.cgroup_files, is_recorded) {
                     Ok((child, job)) => return Ok(Started { child, direct: true, worker_job: Some(job) }),
                     Err(why) => worker.check_required(&command.line, why)?,
                 }

@@ -40,6 +40,35 @@ fn only_commands_that_ask_are_recorded() {
     }
 }
 
+/// A program that can be forked, of a name that is a compiler's.
+fn forked_program(dir: &Scratch) -> String {
+    fs::copy("/bin/cat", dir.at("clang")).unwrap();
+    // One that has just changed is not forked.
+    std::thread::sleep(Duration::from_millis(1100));
+    dir.at("clang").display().to_string()
+}
+
+#[test]
+fn forks_are_recorded_if_they_are_to_be() {
+    let dir = Scratch::new("recorded-fork");
+    let program = forked_program(&dir);
+    let costs_file = dir.at("costs");
+    let worker = clang::WorkerOptions { costs_file, required: true, planned: 1, checkpoints: None };
+    let options = RunnerOptions { record_inputs: true, clang_worker: Some(worker), ..RunnerOptions::default() };
+    let mut runner = ProcessRunner::new(options).unwrap();
+    for _ in 0..2 {
+        start(&mut runner, 1, &format!("{program} /no/such/file"));
+        let it = next_completion(&mut runner);
+        assert_eq!((it.executed_by, it.exit, it.inputs), (ExecutedBy::Fork, Exit::Code(1), None));
+        start_recorded(&mut runner, 2, &format!("{program} /no/such/file"));
+        let it = next_completion(&mut runner);
+        assert_eq!((it.executed_by, it.exit), (ExecutedBy::Fork, Exit::Code(1)));
+        let list = it.inputs.unwrap();
+        assert_eq!(list.missing(), None);
+        assert!(list.inputs().contains(&Input::Absent(b"/no/such/file".to_vec())), "{list:?}");
+    }
+}
+
 #[test]
 fn nothing_is_recorded_without_a_recorder() {
     let mut runner = runner();
