@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 // ---- open ----
 
-static void opened(int at, const char *path, int flags, int error) {
+void record_open(int at, const char *path, int flags, int error) {
   if (flags & O_DIRECTORY) {
     record_path(LISTED, error, at, path, NULL);
     return;
@@ -37,13 +38,13 @@ static void opened(int at, const char *path, int flags, int error) {
     va_end(rest);                                         \
   }
 
-#define OPEN(name)                                    \
-  int name(const char *path, int flags, ...) {        \
-    NEXT(name);                                       \
-    MODE(flags)                                       \
-    int result = next(path, flags, mode);             \
-    opened(AT_FDCWD, path, flags, of_number(result)); \
-    return result;                                    \
+#define OPEN(name)                                         \
+  int name(const char *path, int flags, ...) {             \
+    NEXT(name);                                            \
+    MODE(flags)                                            \
+    int result = next(path, flags, mode);                  \
+    record_open(AT_FDCWD, path, flags, of_number(result)); \
+    return result;                                         \
   }
 
 OPEN(open)
@@ -54,7 +55,7 @@ OPEN(open64)
     NEXT(name);                                        \
     MODE(flags)                                        \
     int result = next(at, path, flags, mode);          \
-    opened(at, path, flags, of_number(result));        \
+    record_open(at, path, flags, of_number(result));   \
     return result;                                     \
   }
 
@@ -62,25 +63,25 @@ OPENAT(openat)
 OPENAT(openat64)
 
 // Calls of programs compiled with _FORTIFY_SOURCE.
-#define OPEN_2(name)                                  \
-  int name(const char *path, int flags);              \
-  int name(const char *path, int flags) {             \
-    NEXT(name);                                       \
-    int result = next(path, flags);                   \
-    opened(AT_FDCWD, path, flags, of_number(result)); \
-    return result;                                    \
+#define OPEN_2(name)                                       \
+  int name(const char *path, int flags);                   \
+  int name(const char *path, int flags) {                  \
+    NEXT(name);                                            \
+    int result = next(path, flags);                        \
+    record_open(AT_FDCWD, path, flags, of_number(result)); \
+    return result;                                         \
   }
 
 OPEN_2(__open_2)
 OPEN_2(__open64_2)
 
-#define OPENAT_2(name)                            \
-  int name(int at, const char *path, int flags);  \
-  int name(int at, const char *path, int flags) { \
-    NEXT(name);                                   \
-    int result = next(at, path, flags);           \
-    opened(at, path, flags, of_number(result));   \
-    return result;                                \
+#define OPENAT_2(name)                               \
+  int name(int at, const char *path, int flags);     \
+  int name(int at, const char *path, int flags) {    \
+    NEXT(name);                                      \
+    int result = next(at, path, flags);              \
+    record_open(at, path, flags, of_number(result)); \
+    return result;                                   \
   }
 
 OPENAT_2(__openat_2)
@@ -107,7 +108,7 @@ static int flags_of(const char *mode) {
   FILE *name(const char *restrict path, const char *restrict mode) { \
     NEXT(name);                                                      \
     FILE *result = next(path, mode);                                 \
-    opened(AT_FDCWD, path, flags_of(mode), of_pointer(result));      \
+    record_open(AT_FDCWD, path, flags_of(mode), of_pointer(result)); \
     return result;                                                   \
   }
 
@@ -118,7 +119,7 @@ FOPEN(fopen64)
   FILE *name(const char *restrict path, const char *restrict mode, FILE *restrict stream) { \
     NEXT(name);                                                                             \
     FILE *result = next(path, mode, stream);                                                \
-    opened(AT_FDCWD, path, flags_of(mode), of_pointer(result));                             \
+    record_open(AT_FDCWD, path, flags_of(mode), of_pointer(result));                        \
     return result;                                                                          \
   }
 
@@ -382,12 +383,12 @@ int mkdirat(int at, const char *path, mode_t mode) {
 }
 
 // Keeps the beginning of the file.
-#define TRUNCATE(name, size)                             \
-  int name(const char *path, size length) {              \
-    NEXT(name);                                          \
-    int result = next(path, length);                     \
-    opened(AT_FDCWD, path, O_WRONLY, of_number(result)); \
-    return result;                                       \
+#define TRUNCATE(name, size)                                  \
+  int name(const char *path, size length) {                   \
+    NEXT(name);                                               \
+    int result = next(path, length);                          \
+    record_open(AT_FDCWD, path, O_WRONLY, of_number(result)); \
+    return result;                                            \
   }
 
 TRUNCATE(truncate, off_t)
@@ -424,6 +425,27 @@ int unlinkat(int at, const char *path, int flags) {
 
 GETENV(getenv)
 GETENV(secure_getenv)
+
+// Records the variables that the C library reads for a locale that is named by an empty text.
+static void record_locale(const char *name) {
+  static const char *const variables[] = {"LC_ALL",     "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY",
+                                          "LC_NUMERIC", "LC_TIME",    "LANG",     "LANGUAGE",    "LOCPATH"};
+  if (!name || name[0]) return;
+  for (size_t at = 0; at < sizeof variables / sizeof *variables; at++)
+    record_variable(variables[at], find_variable(variables[at]));
+}
+
+char *setlocale(int category, const char *locale) {
+  NEXT(setlocale);
+  record_locale(locale);
+  return next(category, locale);
+}
+
+locale_t newlocale(int categories, const char *locale, locale_t base) {
+  NEXT(newlocale);
+  record_locale(locale);
+  return next(categories, locale, base);
+}
 
 // ---- the calendar ----
 

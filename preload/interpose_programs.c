@@ -117,6 +117,15 @@ int execle(const char *path, const char *first, ...) {
     return result;                                                                                                 \
   }
 
+// The new process opens it. Its directory is taken to be that of this one.
+int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *restrict actions, int descriptor,
+                                     const char *restrict path, int flags, mode_t mode) {
+  NEXT(posix_spawn_file_actions_addopen);
+  int error = flags & O_CREAT ? 0 : of_number(syscall(SYS_faccessat, AT_FDCWD, path, F_OK));
+  record_open(AT_FDCWD, path, flags, error);
+  return next(actions, descriptor, path, flags, mode);
+}
+
 SPAWN(posix_spawn, (void)0)
 SPAWN(posix_spawnp, search(path))
 

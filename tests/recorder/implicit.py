@@ -30,9 +30,24 @@ int main(void) {
   return execvp("none", words) + execlp("tool", "tool", (char *)0);
 }
 """
-FILES = """#include <sys/stat.h>
+FILES = """#include <fcntl.h>
+#include <locale.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
-int main(void) { return mkdir("made", 0777) + truncate("cut", 1); }
+extern char **environ;
+int main(void) {
+  char *words[] = {"true", 0};
+  pid_t child;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "input", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, "output", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (posix_spawn(&child, "/bin/true", &actions, 0, words, environ) == 0) waitpid(child, 0, 0);
+  setlocale(LC_CTYPE, "");
+  return mkdir("made", 0777) + truncate("cut", 1);
+}
 """
 
 
@@ -137,16 +152,19 @@ def programs_in_path(tanto, place):
     assert f"{place}/bin/tool" in named(lines, "exists") and f"{place}/later/tool" not in named(lines, "exists", "absent"), lines
 
 
-def directories_and_sizes(tanto, place):
-    (place / "cut").write_text("text")
+def other_calls(tanto, place):
+    for name in ("cut", "input"):
+        (place / name).write_text("text")
     make(place, "files", FILES)
-    lines = record(tanto, place, "./files")
-    assert {f"{place}/made", f"{place}/cut"} <= named(lines, "written") and f"{place}/cut" in named(lines, "read"), lines
+    lines = record(tanto, place, "./files", LANG="C.UTF-8")
+    assert named(lines, "written") == {f"{place}/{name}" for name in ("made", "cut", "output")}, lines
+    assert {f"{place}/cut", f"{place}/input"} <= named(lines, "read"), lines
+    assert ("variable", "LANG", "C.UTF-8") in lines and "LANGUAGE" in named(lines, "unset"), lines
 
 
 def main():
     tanto = str(Path(sys.argv[1]).resolve())
-    for test in (calendar, libraries, programs_in_path, directories_and_sizes):
+    for test in (calendar, libraries, programs_in_path, other_calls):
         with tempfile.TemporaryDirectory(prefix="implicit") as directory:
             test(tanto, Path(directory).resolve())
         print(f"ok recorder: {test.__name__.replace('_', ' ')}")
