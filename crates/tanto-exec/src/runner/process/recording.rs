@@ -9,6 +9,8 @@ use super::launch::Starter;
 /// The recorder of a runner.
 pub(super) enum Recording {
     Off,
+    /// No command has asked for it yet.
+    NotNeeded,
     /// Without a place for records.
     Failed,
     On(InputRecorder),
@@ -25,25 +27,21 @@ pub(super) enum CommandRecord {
 
 impl Recording {
     pub(super) fn new(wanted: bool) -> Recording {
-        match wanted {
-            true => InputRecorder::create().map_or(Recording::Failed, Recording::On),
-            false => Recording::Off,
-        }
+        if wanted { Recording::NotNeeded } else { Recording::Off }
     }
 
     /// Prepares the next start of a command, which may be a repeated one.
-    pub(super) fn begin(&self, job: JobId, command: &Command, starter: &mut Starter) -> CommandRecord {
-        match self {
-            Recording::On(recorder) if command.record_inputs => match recorder.begin(job.0) {
-                Ok(record) => {
-                    starter.record([recorder.preload(), record]);
-                    CommandRecord::Begun
-                }
-                Err(_) => CommandRecord::Failed,
-            },
-            Recording::Failed if command.record_inputs => CommandRecord::Failed,
-            _ => CommandRecord::NotWanted,
+    pub(super) fn begin(&mut self, job: JobId, command: &Command, starter: &mut Starter) -> CommandRecord {
+        if !command.record_inputs || matches!(self, Recording::Off) {
+            return CommandRecord::NotWanted;
         }
+        if matches!(self, Recording::NotNeeded) {
+            *self = InputRecorder::create().map_or(Recording::Failed, Recording::On);
+        }
+        let Recording::On(recorder) = self else { return CommandRecord::Failed };
+        let Ok(record) = recorder.begin(job.0) else { return CommandRecord::Failed };
+        starter.record([recorder.preload(), record]);
+        CommandRecord::Begun
     }
 
     /// Returns the inputs of a command that has ended.

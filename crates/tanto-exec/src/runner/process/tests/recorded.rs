@@ -93,6 +93,8 @@ fn a_command_that_is_started_again_begins_with_an_empty_record() {
 #[test]
 fn a_command_runs_if_its_record_cannot_be_created() {
     let mut runner = recording_runner();
+    start_recorded(&mut runner, 8, "true");
+    assert_eq!(inputs(&mut runner).missing(), None);
     let Recording::On(recorder) = &runner.recording else { panic!("there is a directory for temporary files") };
     // A record has the number of its job.
     let (_, record) = recorder.begin(9).unwrap();
