@@ -75,10 +75,12 @@ impl Compile<'_> {
     /// Whether an equal command for a tree elsewhere gives the same object: `root`, in all words, and the working directory `cwd`
     /// in it, are replaced by another absolute path. The answer holds only if it is the same for the other root.
     ///
-    /// This is about the object. Depfiles and messages do hold the paths.
+    /// This is about the object: depfiles and messages do hold the paths. Both roots must be real paths, which the variable PWD
+    /// does not contradict, and no file that the compiler reads may be in a directory whose path merely begins like the root, as
+    /// `/src2/a.h` does for `/src`: prefix maps change it, too.
     pub fn path_dependence(&self, root: &[u8], cwd: &[u8]) -> PathDependence {
         let is_root = root.len() > 1 && root.starts_with(b"/") && !root.ends_with(b"/") && is_in(cwd, root);
-        if is_root && self.is_reproducible() && self.is_movable(root, cwd) {
+        if is_root && self.is_reproducible() && !self.may_shorten_system_headers(root) && self.is_movable(root, cwd) {
             PathDependence::Independent
         } else {
             PathDependence::Dependent
@@ -92,12 +94,12 @@ impl Compile<'_> {
         !self.language.is_header()
             && (!self.is_for_lto || self.family == Family::Clang)
             && (!self.emits_debug_info || is_known_assembler)
-            && !self.may_shorten_system_headers()
     }
 
-    /// Gcc uses the real path of a system header if that is shorter than its name, so that the length of the root matters.
-    fn may_shorten_system_headers(&self) -> bool {
-        let is_elsewhere = |path: &&[u8]| path.starts_with(b"/");
+    /// Gcc uses the real path of a system header if that is shorter than its name, so that the length of the root matters: for
+    /// relative names, and for links to places out of the tree.
+    fn may_shorten_system_headers(&self, root: &[u8]) -> bool {
+        let is_elsewhere = |path: &&[u8]| path.starts_with(b"/") && !contains(path, root);
         self.family != Family::Clang
             && !self.paths.keeps_system_headers
             && !self.paths.system_headers.iter().all(is_elsewhere)

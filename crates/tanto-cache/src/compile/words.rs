@@ -22,7 +22,6 @@ enum Role {
     /// A list of files for which code differs.
     FileList,
     DebugDirectory,
-    CoverageDirectory,
     /// Of the form `name=number`.
     Parameter,
     Map(MapKind),
@@ -38,7 +37,7 @@ enum Form {
     Either,
 }
 
-const VALUED: [(&str, Form, Role); 40] = [
+const VALUED: [(&str, Form, Role); 38] = [
     ("-o", Form::Next, Role::Output),
     ("-x", Form::Either, Role::Language),
     ("-MF", Form::Either, Role::Depfile),
@@ -63,15 +62,13 @@ const VALUED: [(&str, Form, Role); 40] = [
     ("--sysroot=", Form::Joined, Role::Verbatim),
     ("-target", Form::Next, Role::Verbatim),
     ("--gcc-toolchain=", Form::Joined, Role::Verbatim),
-    ("--gcc-install-dir=", Form::Joined, Role::Verbatim),
-    ("-resource-dir", Form::Next, Role::Verbatim),
-    ("-resource-dir=", Form::Joined, Role::Verbatim),
+    ("-fcrash-diagnostics-dir=", Form::Joined, Role::Verbatim),
     ("-fsanitize-ignorelist=", Form::Joined, Role::FileList),
     ("-fsanitize-blacklist=", Form::Joined, Role::FileList),
     ("-fdebug-compilation-dir", Form::Next, Role::DebugDirectory),
     ("-fdebug-compilation-dir=", Form::Joined, Role::DebugDirectory),
     ("-ffile-compilation-dir=", Form::Joined, Role::DebugDirectory),
-    ("-fcoverage-compilation-dir=", Form::Joined, Role::CoverageDirectory),
+    ("-fcoverage-compilation-dir=", Form::Joined, Role::Verbatim),
     ("--param", Form::Next, Role::Parameter),
     ("--param=", Form::Joined, Role::Parameter),
     ("-ffile-prefix-map=", Form::Joined, Role::Map(MapKind::All)),
@@ -102,7 +99,7 @@ pub(super) const SAMPLES: [&str; 45] = [
     "-isysroot /",
     "--sysroot / --sysroot=/",
     "-target x86_64-linux-gnu",
-    "--gcc-toolchain=/usr",
+    "--gcc-toolchain=/usr -fcrash-diagnostics-dir={root}",
     "-fsanitize=address -fsanitize-ignorelist={root}/list",
     "-fsanitize=address -fsanitize-blacklist={root}/list",
     "-g -fdebug-compilation-dir .",
@@ -237,7 +234,7 @@ impl<'a> Read<'a> {
             Role::Depfile => self.depfile = Some(value),
             Role::Mapped => self.paths.mapped.push(value),
             Role::SystemHeaders => self.paths.system_headers.push(value),
-            Role::Verbatim | Role::CoverageDirectory => self.paths.verbatim.push(value),
+            Role::Verbatim => self.paths.verbatim.push(value),
             Role::FileList => {
                 self.paths.are_verbatim = true;
                 self.paths.verbatim.push(value);
@@ -341,4 +338,20 @@ fn is_parameter(value: &[u8]) -> bool {
     let end = value.iter().position(|&byte| byte == b'=').unwrap_or(0);
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     end > 0 && value[..end].iter().all(is_name) && value[end + 1..].iter().all(u8::is_ascii_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests of the lists.
+
+    use super::*;
+
+    #[test]
+    fn a_sample_uses_each_option() {
+        for (name, form, _) in VALUED {
+            let is_use = |word: &str| word == name || (form != Form::Next && word.starts_with(name));
+            let is_used = SAMPLES.iter().flat_map(|sample| sample.split(' ')).any(is_use);
+            assert!(is_used || ["-o", "-l"].contains(&name), "{name}");
+        }
+    }
 }
