@@ -40,6 +40,9 @@ pub enum NotStored {
     TooMuchText,
 }
 
+/// The job slots that a command shares: only linkers use them.
+const JOB_SLOTS: &[u8] = b"MAKEFLAGS";
+
 /// Directories for temporary files: no result depends on them.
 const TEMPORARY: [&[u8]; 3] = [b"TMPDIR", b"TMP", b"TEMP"];
 
@@ -161,6 +164,7 @@ impl Run<'_> {
         let is_ignored = TEMPORARY.contains(&name)
             || name.starts_with(b"TANTO_")
             || name == b"LD_PRELOAD"
+            || name == JOB_SLOTS
             || !self.has_printed && OF_MESSAGES.contains(&name);
         if is_ignored {
             return Ok(());
