@@ -1,6 +1,8 @@
 //! Finds results of actions, and prepares new ones for the cache.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::sync::Arc;
 
 use tanto_exec::input_recorder::input_list::InputList;
@@ -10,9 +12,11 @@ use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::process::Environment;
 
 use crate::action::{Action, Surroundings};
-use crate::cache_dir::CacheDir;
+use crate::cache_dir::{CacheAccess, CacheDir};
+use crate::counters::Counters;
 use crate::entry::{ActionFile, ActionResult};
 use crate::input_names::NameTable;
+use crate::maintenance;
 use crate::observer::{Evaluation, InputName, KnownFiles, Observer};
 use crate::recorded_inputs::{NotStored, Run};
 use crate::restore::Restoration;
@@ -43,7 +47,7 @@ pub(crate) enum Miss {
 }
 
 impl ActionCache {
-    pub(crate) fn new(dir: CacheDir, environment: &[(std::ffi::OsString, std::ffi::OsString)]) -> ActionCache {
+    pub(crate) fn new(dir: CacheDir, environment: &[(OsString, OsString)]) -> ActionCache {
         let known = fs::read(dir.known_files()).map_or_else(|_| KnownFiles::default(), |it| KnownFiles::decode(&it));
         let names = NameTable::open(&dir.names());
         let around = Surroundings::new(Environment::inherit_with(environment));
@@ -136,12 +140,18 @@ impl ActionCache {
         }
     }
 
-    /// Saves what is useful for later builds. Failures only cost time.
-    pub(crate) fn save(self) {
-        if let (Some(bytes), Some(_)) = (self.observer.into_known().encode(), self.dir.store()) {
-            let _ = tanto_sys::fs::file::write_atomically(&self.dir.known_files(), |to| {
-                std::io::Write::write_all(to, &bytes)
-            });
+    /// Saves what is useful for later builds, and collects what is too much. Failures only cost time.
+    pub(crate) fn save(self, build: Counters, max_bytes: u64) {
+        let ActionCache { dir, observer, .. } = self;
+        if dir.access() == CacheAccess::ReadOnly {
+            return;
+        }
+        if let Some(bytes) = observer.into_known().encode() {
+            let _ = file::write_atomically(&dir.known_files(), |to| to.write_all(&bytes));
+        }
+        let counters = Counters::update(&dir.counters(), |sum| sum.add(build));
+        if counters.is_ok_and(|counters| counters.bytes > max_bytes) || NameTable::is_full(&dir.names()) {
+            let _ = maintenance::collect(&dir, max_bytes);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tanto_cas::store::{Durability, StoreLimits};
-use tanto_cas::{Digest, Store, StoreError};
+use tanto_cas::{BlobInfo, Digest, Store, StoreError};
 use tanto_sys::fs::file::{open_no_follow, write_atomically};
 use tanto_sys::user;
 
@@ -95,9 +95,17 @@ impl CacheDir {
         self.path.join("actions")
     }
 
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.path.join("blobs")
+    }
+
+    pub(crate) fn counters(&self) -> PathBuf {
+        self.path.join("counters")
+    }
+
     fn action(&self, key: &Digest) -> PathBuf {
         let text = key.to_string();
-        self.path.join("actions").join(&text[..2]).join(&text[2..])
+        self.actions().join(&text[..2]).join(&text[2..])
     }
 
     /// Reads the file of an action; a damaged one is removed.
@@ -157,9 +165,13 @@ impl CacheDir {
         Ok(Blob { content, file })
     }
 
+    pub(crate) fn has_blob(&self, digest: &Digest) -> bool {
+        fs::symlink_metadata(self.blob_path(digest)).is_ok_and(|data| data.is_file())
+    }
+
     fn blob_path(&self, digest: &Digest) -> PathBuf {
         let text = digest.to_string();
-        self.path.join("blobs").join(&text[..2]).join(&text[2..])
+        self.blobs().join(&text[..2]).join(&text[2..])
     }
 
     /// Stores a small blob.
@@ -173,9 +185,9 @@ impl CacheDir {
     }
 
     /// Stores a file.
-    pub(crate) fn put_file(&self, path: &Path) -> Result<Digest, StoreError> {
+    pub(crate) fn put_file(&self, path: &Path) -> Result<BlobInfo, StoreError> {
         let Some(store) = &self.store else { return Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem).into()) };
-        Ok(store.put_file(path, None, MAX_BLOB_BYTES, Durability::Process)?.digest)
+        Ok(store.put_file(path, None, MAX_BLOB_BYTES, Durability::Process)?)
     }
 }
 

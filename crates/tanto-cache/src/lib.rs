@@ -9,8 +9,10 @@ mod cache;
 mod cache_dir;
 #[doc(hidden)]
 pub mod compile;
+mod counters;
 mod entry;
 mod input_names;
+mod maintenance;
 mod observer;
 mod recorded_inputs;
 mod restore;
@@ -20,4 +22,6 @@ mod workers;
 
 pub use self::action::NotCacheable;
 pub use self::cache_dir::{CacheAccess, CacheError};
+pub use self::counters::Counters;
+pub use self::maintenance::{CacheContents, Verification, clear, contents, verify};
 pub use self::runner::{CacheOptions, CacheRunner};

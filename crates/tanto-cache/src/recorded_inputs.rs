@@ -220,6 +220,14 @@ fn is_about_itself(path: &[u8]) -> bool {
     path == b"/proc/self/exe" || path.starts_with(b"/proc/self/fd/")
 }
 
+/// `/a/.` is `/a`.
+fn without_dots(mut dir: &[u8]) -> &[u8] {
+    while let Some(shorter) = dir.strip_suffix(b"/.") {
+        dir = shorter;
+    }
+    dir
+}
+
 /// Directories on the way to inputs that were not changed since the command started: a directory that was replaced
 /// meanwhile could contain other files with old times. The working directory and those above it are not replaced.
 struct StableDirs<'r> {
@@ -231,7 +239,7 @@ struct StableDirs<'r> {
 impl StableDirs<'_> {
     fn contain(&mut self, path: &[u8]) -> bool {
         let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
-        slashes.map(|at| &path[..at]).all(|dir| self.is_above_cwd(dir) || self.is_stable(dir))
+        slashes.map(|at| without_dots(&path[..at])).all(|dir| self.is_above_cwd(dir) || self.is_stable(dir))
     }
 
     fn is_above_cwd(&self, dir: &[u8]) -> bool {

@@ -16,6 +16,7 @@ use tanto_sys::machine::cpu;
 use crate::action::Action;
 use crate::cache::{ActionCache, Hit, Miss};
 use crate::cache_dir::{CacheAccess, CacheDir, CacheError};
+use crate::counters::Counters;
 use crate::observer::Map;
 use crate::recorded_inputs::NotStored;
 use crate::restore::RestoreError;
@@ -27,6 +28,8 @@ const MAX_RESTORING: usize = 64;
 pub struct CacheOptions {
     pub dir: PathBuf,
     pub access: CacheAccess,
+    /// The size above which old results are removed.
+    pub max_bytes: u64,
     /// Variables that commands get beside those of this process.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -45,6 +48,9 @@ pub struct CacheRunner<R> {
     finished: VecDeque<Completion>,
     /// The clock of file systems when the last command ended that may have changed any file.
     last_change: i64,
+    /// Of this build.
+    counters: Counters,
+    max_bytes: u64,
 }
 
 /// A command whose result is being restored.
@@ -71,6 +77,7 @@ impl<R: Runner> CacheRunner<R> {
     /// Opens the cache. `event` has to wake the inner runner. Signals must be blocked.
     /// Returns the inner runner if there is no cache.
     pub fn new(inner: R, options: CacheOptions, event: EventFd) -> Result<CacheRunner<R>, (R, CacheError)> {
+        let max_bytes = options.max_bytes;
         let (cache, workers) = match open(options, event) {
             Ok(parts) => parts,
             Err(error) => return Err((inner, error)),
@@ -85,15 +92,18 @@ impl<R: Runner> CacheRunner<R> {
             waiting: VecDeque::new(),
             finished: VecDeque::new(),
             last_change: i64::MIN,
+            counters: Counters::default(),
+            max_bytes,
         })
     }
 
-    /// Waits for results that are being stored, and saves what is useful for later builds.
+    /// Waits for results that are being stored, saves what is useful for later builds, and removes old results if there
+    /// are too many.
     pub fn finish(self) {
-        let CacheRunner { inner, cache, workers, .. } = self;
+        let CacheRunner { inner, cache, workers, counters, max_bytes, .. } = self;
         drop(inner);
         workers.finish();
-        cache.save();
+        cache.save(counters, max_bytes);
     }
 
     fn start_inner(&mut self, job: JobId, command: &Command, expected: Cost, mut running: Running) -> io::Result<()> {
@@ -141,6 +151,8 @@ impl<R: Runner> CacheRunner<R> {
         self.cache.command_ended(Some(&restoring.action));
         match result {
             Ok(text) => {
+                self.counters.hits += 1;
+                self.counters.saved_cpu_ms += u64::from(restoring.cost.cpu_ms);
                 let report = report(Some(&restoring.action), CacheOutcome::Hit(restoring.cost), String::new());
                 let mut completion = Completion::new(job, Exit::Code(0), text);
                 completion.executed_by = ExecutedBy::Cache;
@@ -152,7 +164,8 @@ impl<R: Runner> CacheRunner<R> {
         }
     }
 
-    fn stored(&mut self, job: JobId, result: Result<(), NotStored>) {
+    fn stored(&mut self, job: JobId, result: Result<u64, NotStored>) {
+        self.counters.bytes += result.as_ref().copied().unwrap_or(0);
         let Some(mut completion) = self.storing.remove(&job) else { return };
         if let (Some(cache), Err(why)) = (&mut completion.cache, result) {
             cache.reason = why.to_string();
@@ -167,7 +180,10 @@ impl<R: Runner> CacheRunner<R> {
             return self.finished.push_back(completion);
         };
         self.cache.command_ended(action.as_ref());
-        if action.is_none() {
+        if action.is_some() {
+            self.counters.misses += 1;
+        } else {
+            self.counters.not_cacheable += 1;
             self.last_change = coarse_now();
         }
         let cost = cost(started, &completion.usage);
@@ -209,7 +225,7 @@ impl Running {
 }
 
 fn open(options: CacheOptions, event: EventFd) -> Result<(ActionCache, Workers), CacheError> {
-    let CacheOptions { dir: path, access, environment } = options;
+    let CacheOptions { dir: path, access, environment, .. } = options;
     let cache = ActionCache::new(CacheDir::open(&path, access)?, &environment);
     let workers = Workers::start(&cache.dir, event, cpu::count()).map_err(|error| CacheError::Io(path, error))?;
     Ok((cache, workers))

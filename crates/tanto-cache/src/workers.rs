@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use tanto_cas::Digest;
+use tanto_cas::{BlobInfo, Digest};
 use tanto_exec::job::{Cost, JobId};
 use tanto_sys::fs::file;
 use tanto_sys::ipc::event_fd::EventFd;
@@ -44,7 +44,8 @@ enum Work {
 /// What a thread has done.
 pub(crate) enum Done {
     Restored(JobId, Result<Vec<u8>, RestoreError>),
-    Stored(JobId, Result<(), NotStored>),
+    /// The size of the output, in bytes.
+    Stored(JobId, Result<u64, NotStored>),
 }
 
 pub(crate) struct Workers {
@@ -124,11 +125,11 @@ fn serve(dir: &CacheDir, queue: &Mutex<Receiver<Work>>, results: &Sender<Done>, 
 }
 
 /// Stores a result. No dependent of the command runs yet, so nothing changes its output meanwhile.
-fn store(dir: &CacheDir, new: &NewResult) -> Result<(), NotStored> {
+fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
     let failed = |error: &dyn ToString| NotStored::Io(error.to_string());
     let path = file::path(&new.output);
     let data = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).ok_or(NotStored::Output)?;
-    let digest = dir.put_file(path).map_err(|error| failed(&error))?;
+    let BlobInfo { digest, size } = dir.put_file(path).map_err(|error| failed(&error))?;
     let mut action = dir.read_action(&new.key);
     if has_root(dir, &digest, &new.root) {
         action.depends_on_root = true;
@@ -144,7 +145,8 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<(), NotStored> {
     let outputs = vec![StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 }];
     let result = ActionResult { outputs, depfile, text, cost: new.cost };
     action.insert(Entry { list: new.list.clone(), inputs: new.inputs, result });
-    dir.write_action(&new.key, &action).map_err(|error| failed(&error))
+    dir.write_action(&new.key, &action).map_err(|error| failed(&error))?;
+    Ok(size)
 }
 
 /// Returns a text without the root.

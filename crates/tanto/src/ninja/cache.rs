@@ -44,7 +44,8 @@ impl BuildRun<'_> {
             self.say(Level::Warning, b"no action cache: HOME is not set");
             return None;
         };
-        Some(CacheOptions { dir: dir.join(CACHE_DIR), access, environment: environment.to_vec() })
+        let max_bytes = self.options.settings.cache_size.value.saturating_mul(1024);
+        Some(CacheOptions { dir: dir.join(CACHE_DIR), access, max_bytes, environment: environment.to_vec() })
     }
 
     /// Adds the cache to a runner. Without one, commands run as usual.
