@@ -80,11 +80,12 @@ man_pages() {
 }
 commands_of() {
     case $1 in
-        report) echo sessions rebuilds timings trace output ;;
+        report) echo sessions rebuilds timings cache trace output ;;
         bench) echo compare jobs plot stat ;;
         bulk) echo init scan resolve check build status why log shell retry skip kill report publish import export simulate \
             serve token token-add token-list token-revoke client clients drain distrust push-tree ;;
         clang) echo status stop ;;
+        cache) echo stat clear verify ;;
         generate) echo man bash zsh fish ;;
     esac
 }

@@ -166,7 +166,9 @@ impl Action {
         let literal_key = key(&Root::NONE);
         let depends_on_root = around.root.is_none()
             || compile.path_dependence(around.root.path(), &around.cwd) != PathDependence::Independent;
-        let is_shared = !around.root.is_none() && !depends_on_root;
+        // Compilers name the working directory as PWD does.
+        let is_plain = around.environment.get(b"PWD") == Some(&around.cwd);
+        let is_shared = !around.root.is_none() && !depends_on_root && is_plain;
         let root = if is_shared { around.root.clone() } else { Root::NONE };
         Ok(Action {
             key: if is_shared { key(&root) } else { literal_key },

@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tanto_cas::store::{Durability, StoreLimits};
@@ -51,6 +52,8 @@ pub(crate) struct CacheDir {
     path: PathBuf,
     /// `None`: read only.
     store: Option<Store>,
+    /// Files that were damaged.
+    damaged: AtomicU64,
 }
 
 impl CacheDir {
@@ -68,11 +71,16 @@ impl CacheDir {
             CacheAccess::ReadOnly => None,
             CacheAccess::ReadWrite => Some(Store::open(&path.join("blobs"), limits())?),
         };
-        Ok(CacheDir { path: path.to_path_buf(), store })
+        Ok(CacheDir { path: path.to_path_buf(), store, damaged: AtomicU64::new(0) })
     }
 
     pub(crate) fn access(&self) -> CacheAccess {
         if self.store.is_some() { CacheAccess::ReadWrite } else { CacheAccess::ReadOnly }
+    }
+
+    /// The number of damaged files so far.
+    pub(crate) fn damaged(&self) -> u64 {
+        self.damaged.load(Ordering::Relaxed)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -120,6 +128,7 @@ impl CacheDir {
                 found
             }
             None => {
+                self.damaged.fetch_add(1, Ordering::Relaxed);
                 if self.store.is_some() {
                     let _ = fs::remove_file(&path);
                 }
@@ -157,6 +166,7 @@ impl CacheDir {
         let mut content = Vec::new();
         let read = (&mut file).take(MAX_BLOB_BYTES + 1).read_to_end(&mut content);
         if read.is_err() || Digest::of(&content) != *digest {
+            self.damaged.fetch_add(1, Ordering::Relaxed);
             // This moves it away.
             self.store.iter().for_each(|store| drop(store.read_to_vec(digest, MAX_BLOB_BYTES)));
             return Err(BlobError::Damaged);

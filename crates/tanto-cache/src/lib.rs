@@ -24,4 +24,4 @@ pub use self::action::NotCacheable;
 pub use self::cache_dir::{CacheAccess, CacheError};
 pub use self::counters::Counters;
 pub use self::maintenance::{CacheContents, Verification, clear, contents, verify};
-pub use self::runner::{CacheOptions, CacheRunner};
+pub use self::runner::{CacheOptions, CacheRunner, CacheSummary};

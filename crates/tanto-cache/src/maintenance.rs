@@ -126,7 +126,9 @@ fn remove_incomplete(dir: &CacheDir, path: &Path, mut action: ActionFile) -> u64
     // Otherwise, it stays a miss.
     let _ = match () {
         () if action.entries.is_empty() && !action.depends_on_root => fs::remove_file(path),
-        () if removed > 0 => tanto_sys::fs::file::write_atomically(path, |to| io::Write::write_all(to, &action.encode())),
+        () if removed > 0 => {
+            tanto_sys::fs::file::write_atomically(path, |to| io::Write::write_all(to, &action.encode()))
+        }
         () => Ok(()),
     };
     removed as u64

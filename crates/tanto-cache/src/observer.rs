@@ -14,6 +14,8 @@ use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
 use tanto_sys::fs::stat::{FileKind, Stat, stat};
 use tanto_sys::process::Environment;
 
+use crate::roots::find;
+
 pub(crate) use self::known_files::KnownFiles;
 pub(crate) use self::list::{Evaluation, InputName};
 
@@ -51,9 +53,10 @@ pub(crate) enum Seen {
     /// The digest of the names, and the last change of the directory.
     Directory {
         names: Digest,
-        ctime: i64,
+        stat: Stat,
     },
-    Kind(FileKind),
+    /// Something that was not read.
+    Present(Stat),
     /// A value, a target or a path.
     Text(Vec<u8>),
     /// A device from the list.
@@ -89,6 +92,7 @@ pub(crate) struct Observer {
     /// The variables of commands.
     environment: Environment,
     known: KnownFiles,
+    compares_times: Map<Digest, bool>,
     scratch: list::Scratch,
 }
 
@@ -100,6 +104,7 @@ impl Observer {
             sightings: Default::default(),
             valid_from: i64::MIN,
             known,
+            compares_times: Map::default(),
             scratch: list::Scratch::default(),
         }
     }
@@ -148,7 +153,7 @@ impl Observer {
             Aspect::Resolved => text(fs::canonicalize(file::path(name))),
             Aspect::Presence => match stat(name) {
                 Ok(None) => Seen::Nothing,
-                Ok(Some(found)) => Seen::Kind(found.kind),
+                Ok(Some(found)) => Seen::Present(found),
                 Err(_) => Seen::Unknown,
             },
             Aspect::Content => match before {
@@ -156,6 +161,21 @@ impl Observer {
                 _ => content(name, &self.systems, &mut self.known),
             },
         }
+    }
+
+    /// Returns whether gcc's `#pragma GCC dependency` is in a file. It compares the times of files.
+    pub(crate) fn compares_times(&mut self, path: &[u8], digest: Digest) -> bool {
+        *self.compares_times.entry(digest).or_insert_with(|| {
+            let content = fs::read(file::path(path)).unwrap_or_default();
+            let mut rest = &content[..];
+            while let Some(at) = find(rest, b"dependency") {
+                if rest[..at].trim_ascii_end().ends_with(b"GCC") {
+                    return true;
+                }
+                rest = &rest[at + 1..];
+            }
+            false
+        })
     }
 
     /// Returns whether a file that was read before is the same.
@@ -208,7 +228,7 @@ fn names(path: &[u8], found: &Stat) -> Seen {
     }
     // A name that was added meanwhile changes the time.
     match stat(path) {
-        Ok(Some(after)) if after == *found => Seen::Directory { names: Digest::of(&text), ctime: found.ctime },
+        Ok(Some(after)) if after == *found => Seen::Directory { names: Digest::of(&text), stat: after },
         _ => Seen::Unknown,
     }
 }

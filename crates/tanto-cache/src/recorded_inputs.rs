@@ -36,6 +36,8 @@ pub enum NotStored {
     Output,
     #[error("clang compares the times of precompiled headers")]
     PrecompiledHeader,
+    #[error("{} compares the times of files", String::from_utf8_lossy(.0))]
+    ComparesTimes(Vec<u8>),
     #[error("it printed too much")]
     TooMuchText,
 }
@@ -135,10 +137,15 @@ impl Run<'_> {
         if own.contains(name) || self.is_temporary_dir(name) || is_about_itself(name) {
             return Ok(());
         }
+        if self.action.root.is_like(name) {
+            return Err(NotStored::DependsOnRoot);
+        }
         let sighting = observer.see(aspect, name);
         match (&sighting.seen, input) {
             (Seen::Unknown, _) => return Err(NotStored::Unknown(name.clone())),
-            (Seen::Nothing, Input::Absent(_)) | (Seen::Kind(_), Input::Exists(_)) | (Seen::Device, Input::Read(_)) => {}
+            (Seen::Nothing, Input::Absent(_))
+            | (Seen::Present(_), Input::Exists(_))
+            | (Seen::Device, Input::Read(_)) => {}
             (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) if now == then => {}
             (Seen::File(file), Input::Read(_) | Input::Program(_) | Input::Library(_)) => {
                 let is_old = file.stat.ctime < self.began && stable.contain(name);
@@ -146,8 +153,14 @@ impl Run<'_> {
                     return changed(name);
                 }
             }
-            (&Seen::Directory { ctime, .. }, Input::Directory(_) | Input::Read(_)) if ctime < self.began => {}
+            (Seen::Directory { stat, .. }, Input::Directory(_) | Input::Read(_)) if stat.ctime < self.began => {}
             _ => return changed(name),
+        }
+        if let (Seen::File(file), Input::Read(_)) = (&sighting.seen, input) {
+            let digest = file.digest;
+            if observer.compares_times(name, digest) {
+                return Err(NotStored::ComparesTimes(name.clone()));
+            }
         }
         names.insert((aspect, name.clone()));
         Ok(())

@@ -30,7 +30,8 @@ pub(crate) struct Restoration {
 pub(crate) enum RestoreError {
     Missing,
     Damaged,
-    Io(io::Error),
+    /// A file could not be written.
+    Unwritable,
 }
 
 impl Restoration {
@@ -46,10 +47,10 @@ impl Restoration {
         let depfile = self.depfile.as_ref().map(|(_, digest)| read(digest)).transpose()?;
         let text = self.text.as_ref().map(read).transpose()?;
         for ((path, _, is_executable), blob) in self.outputs.iter().zip(&outputs) {
-            replace(path, blob, *is_executable, self.mtime).map_err(RestoreError::Io)?;
+            replace(path, blob, *is_executable, self.mtime).map_err(|_| RestoreError::Unwritable)?;
         }
         if let (Some((path, _)), Some(blob)) = (&self.depfile, depfile) {
-            write_depfile(path, &self.root.show_in_text(&blob.content)).map_err(RestoreError::Io)?;
+            write_depfile(path, &self.root.show_in_text(&blob.content)).map_err(|_| RestoreError::Unwritable)?;
         }
         Ok(text.map_or_else(Vec::new, |blob| self.root.show_in_text(&blob.content)))
     }

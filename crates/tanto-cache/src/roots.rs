@@ -15,6 +15,7 @@ impl Root {
     /// All paths stay as they are.
     pub(crate) const NONE: Root = Root(Vec::new());
 
+    #[cfg(test)]
     pub(crate) fn new(path: &[u8]) -> Root {
         Root(path.to_vec())
     }
@@ -107,13 +108,19 @@ impl Root {
         !self.is_none() && find(content, &self.0).is_some()
     }
 
+    /// Returns whether a path begins with the root, but is not below it. Options that replace the root change it, too.
+    pub(crate) fn is_like(&self, path: &[u8]) -> bool {
+        let rest = path.strip_prefix(&self.0[..]).filter(|_| !self.is_none());
+        rest.is_some_and(|rest| !matches!(rest.first(), None | Some(b'/')))
+    }
+
     /// Returns whether a text has the placeholder, so that it could not be restored.
     pub(crate) fn is_ambiguous(text: &[u8]) -> bool {
         text.contains(&PLACEHOLDER)
     }
 }
 
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+pub(crate) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     let first = *part.first()?;
     let mut from = 0;
     while let Some(at) = text.get(from..)?.iter().position(|&byte| byte == first) {

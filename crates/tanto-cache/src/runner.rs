@@ -34,6 +34,18 @@ pub struct CacheOptions {
     pub environment: Vec<(OsString, OsString)>,
 }
 
+/// What the cache did in a build.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheSummary {
+    pub hits: u64,
+    /// Commands that ran.
+    pub built: u64,
+    /// Damaged files.
+    pub damaged: u64,
+    /// The first error that kept a result from being stored.
+    pub write_error: Option<String>,
+}
+
 /// Runs commands with another runner if their results are not in the cache.
 pub struct CacheRunner<R> {
     inner: R,
@@ -51,6 +63,8 @@ pub struct CacheRunner<R> {
     /// Of this build.
     counters: Counters,
     max_bytes: u64,
+    /// The first error. Nothing is stored after it.
+    write_error: Option<String>,
 }
 
 /// A command whose result is being restored.
@@ -94,20 +108,25 @@ impl<R: Runner> CacheRunner<R> {
             last_change: i64::MIN,
             counters: Counters::default(),
             max_bytes,
+            write_error: None,
         })
     }
 
     /// Waits for results that are being stored, saves what is useful for later builds, and removes old results if there
     /// are too many.
-    pub fn finish(self) {
-        let CacheRunner { inner, cache, workers, counters, max_bytes, .. } = self;
+    pub fn finish(self) -> CacheSummary {
+        let CacheRunner { inner, cache, workers, counters, max_bytes, write_error, .. } = self;
         drop(inner);
         workers.finish();
+        let (hits, built) = (counters.hits, counters.misses + counters.not_cacheable);
+        let damaged = cache.dir.damaged();
         cache.save(counters, max_bytes);
+        CacheSummary { hits, built, damaged, write_error }
     }
 
     fn start_inner(&mut self, job: JobId, command: &Command, expected: Cost, mut running: Running) -> io::Result<()> {
-        if running.action.is_some() && self.cache.dir.access() == CacheAccess::ReadWrite {
+        let may_store = self.cache.dir.access() == CacheAccess::ReadWrite && self.write_error.is_none();
+        if running.action.is_some() && may_store {
             self.wait_for_next_tick();
             running.began = coarse_now();
             let command = Command { record_inputs: true, ..command.clone() };
@@ -169,6 +188,9 @@ impl<R: Runner> CacheRunner<R> {
         let Some(mut completion) = self.storing.remove(&job) else { return };
         if let (Some(cache), Err(why)) = (&mut completion.cache, result) {
             cache.reason = why.to_string();
+            if let NotStored::Io(error) = why {
+                self.write_error.get_or_insert(error);
+            }
         }
         self.finished.push_back(completion);
     }

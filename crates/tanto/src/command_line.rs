@@ -12,7 +12,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::invocation::Invocation;
 use crate::settings::EnvVars;
-use crate::{bulk, clang, doctor, report, run, simulate};
+use crate::{bulk, cache, clang, doctor, report, run, simulate};
 use tanto_exec::command_output::CommandOutput;
 
 /// A build engine for the many-core era: a drop-in ninja, and more
@@ -58,6 +58,7 @@ enum Command {
     #[command(subcommand, arg_required_else_help = true, disable_help_subcommand = true)]
     Bulk(bulk::BulkCommand),
     Clang(clang::ClangArgs),
+    Cache(cache::CacheArgs),
     /// Print man pages and shell completions
     Generate(generate::GenerateArgs),
 }
@@ -108,6 +109,7 @@ fn execute(command: Command) -> CommandOutput {
         Command::Simulate(args) => simulate::run(&args),
         Command::Bulk(command) => bulk::run(command),
         Command::Clang(args) => clang::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Generate(args) => generate::run(&args),
     }
 }

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), no_main)]
 
 mod bulk;
+mod cache;
 mod clang;
 mod command_line;
 mod doctor;

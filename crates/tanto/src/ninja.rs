@@ -42,6 +42,8 @@ use tanto_record::views::ninja::Verbosity;
 use tanto_record::views::status_format::FormatError;
 use tanto_sys::fs::state_dir::{StateDirs, StateLocation};
 
+pub use self::cache::CACHE_DIR;
+
 use crate::invocation::Invocation;
 use crate::settings::Options;
 use crate::settings::values::CacheMode;

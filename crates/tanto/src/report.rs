@@ -9,8 +9,8 @@ use clap::{Args, Subcommand, ValueHint};
 use tanto_exec::command_output::CommandOutput;
 use tanto_ninja::canon::canonical;
 use tanto_record::session::Sessions;
-use tanto_record::views::report::rebuilds;
 use tanto_record::views::report::recorded::{self, ReportError, TimingsForm};
+use tanto_record::views::report::{cache, rebuilds};
 use tanto_record::views::trace;
 
 use crate::settings::EnvVars;
@@ -42,6 +42,8 @@ enum ReportCommand {
     Timings(TimingsArgs),
     /// Print a build for the trace viewers of Chrome and Perfetto
     Trace(SessionArg),
+    /// Show what came from the cache, and why the rest did not
+    Cache(SessionArg),
     /// Print the output of commands, also of those that are up to date
     ///
     /// With FILE, prints the output of the last run of the command that makes it. Without FILE, prints the output
@@ -89,6 +91,7 @@ fn report(args: &ReportArgs) -> Result<CommandOutput, ReportError> {
         }
         ReportCommand::Sessions => recorded::listed(&all),
         ReportCommand::Rebuilds(arg) => rebuilds::text(&recorded::find(&all, arg.session.as_bytes())?.1),
+        ReportCommand::Cache(arg) => cache::text(&recorded::find(&all, arg.session.as_bytes())?.1),
         ReportCommand::Trace(arg) => trace::json(&recorded::find(&all, arg.session.as_bytes())?.1),
         ReportCommand::Timings(TimingsArgs { session, against, html, json }) => {
             let form = match html {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tanto_cas::Digest;
 use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
-use tanto_sys::fs::stat::FileKind;
+use tanto_sys::fs::stat::{FileKind, Stat};
 
 use super::{Aspect, Map, Observer, Seen, SeenFile};
 use crate::roots::Root;
@@ -30,6 +30,7 @@ pub(crate) struct Evaluation {
 /// Buffers.
 #[derive(Default)]
 pub(super) struct Scratch {
+    paths: Map<(u64, u64), u32>,
     text: Vec<u8>,
     path: Vec<u8>,
     value: Vec<u8>,
@@ -81,6 +82,7 @@ impl Observer {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.text.clear();
         scratch.same.0.clear();
+        scratch.paths.clear();
         let (mut seen_at, mut newest) = (i64::MAX, i64::MIN);
         let mut is_known = true;
         for &InputName { aspect, name } in names {
@@ -94,7 +96,7 @@ impl Observer {
             }
             scratch.text.push(aspect as u8);
             put(&mut scratch.text, name);
-            is_known &= append(&sighting.seen, root, &mut scratch.text, &mut scratch.value, &mut scratch.same);
+            is_known &= append(&sighting.seen, root, &mut scratch);
             if !is_known {
                 break;
             }
@@ -110,23 +112,35 @@ fn put(text: &mut Vec<u8>, bytes: &[u8]) {
     text.extend_from_slice(bytes);
 }
 
+/// Compilers search a directory with two names once.
+fn put_first_name(stat: &Stat, text: &mut Vec<u8>, paths: &mut Map<(u64, u64), u32>) {
+    let new = u32::try_from(paths.len()).unwrap_or(u32::MAX);
+    let first = *paths.entry((stat.device, stat.inode)).or_insert(new);
+    text.extend_from_slice(&first.to_le_bytes());
+}
+
 /// Returns false if it cannot be compared.
-fn append(seen: &Seen, root: &Root, text: &mut Vec<u8>, value: &mut Vec<u8>, same: &mut SameContent) -> bool {
+fn append(seen: &Seen, root: &Root, scratch: &mut Scratch) -> bool {
+    let Scratch { text, value, same, paths, .. } = scratch;
     match seen {
         Seen::File(file) => {
             text.push(b'f');
             text.extend_from_slice(&file.digest.0);
             text.extend_from_slice(&same.classify(file));
         }
-        Seen::Directory { names, .. } => {
+        Seen::Directory { names, stat } => {
             text.push(b'd');
             text.extend_from_slice(&names.0);
+            put_first_name(stat, text, paths);
         }
-        Seen::Kind(kind) => text.push(match kind {
-            FileKind::File => b'F',
-            FileKind::Directory => b'D',
-            FileKind::Other => b'O',
-        }),
+        Seen::Present(stat) => {
+            text.push(match stat.kind {
+                FileKind::File => b'F',
+                FileKind::Directory => b'D',
+                FileKind::Other => b'O',
+            });
+            put_first_name(stat, text, paths);
+        }
         Seen::Text(found) => {
             text.push(b't');
             put(text, root.hide_in_path(found, value));

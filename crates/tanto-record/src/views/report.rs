@@ -1,5 +1,6 @@
 //! Reports about sessions, for people and programs.
 
+pub mod cache;
 pub mod lanes;
 pub mod output;
 pub mod problems;

@@ -1,5 +1,7 @@
 //! Exports a build for the trace viewers of Chrome and Perfetto, with a thread per lane.
 
+use tanto_exec::job::ExecutedBy;
+
 use super::report::lanes::{end_ms, lanes};
 use super::report::{command_kind, exit_text};
 use crate::json::{Object, list};
@@ -56,6 +58,7 @@ fn job(out: &mut Vec<u8>, session: &Session, at: usize, lane: u32) {
     args.texts("outputs", &job.info.outputs);
     args.text("command", &job.info.command);
     args.text("result", exit_text(job).as_bytes());
+    args.mark("from_cache", job.executed_by() == ExecutedBy::Cache);
     args.number("cpu_ms", job.cpu_ms());
     args.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));
     args.end();

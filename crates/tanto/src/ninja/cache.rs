@@ -7,6 +7,8 @@ use tanto_exec::event::Level;
 use tanto_exec::runner::Runner;
 use tanto_exec::runner::dry::DryRunner;
 use tanto_exec::runner::process::ProcessRunner;
+use tanto_exec::text::units::grouped;
+use tanto_record::views::ninja::Verbosity;
 use tanto_sys::ipc::event_fd::EventFd;
 
 use super::BuildRun;
@@ -67,8 +69,18 @@ impl BuildRun<'_> {
 
     /// Ends the runner, and with it all that still runs.
     pub(super) fn finish_runner(&mut self, runner: BuildRunner) {
-        if let BuildRunner::Cached(runner) = runner {
-            runner.finish();
+        let BuildRunner::Cached(runner) = runner else { return };
+        let summary = runner.finish();
+        if summary.hits > 0 && self.options.settings.verbosity.value != Verbosity::Quiet {
+            let (hits, built) = (grouped(summary.hits), grouped(summary.built));
+            self.say(Level::Info, format!("{hits} from cache, {built} built").as_bytes());
+        }
+        if summary.damaged > 0 {
+            let text = format!("{} damaged files were removed from the cache", summary.damaged);
+            self.say(Level::Warning, text.as_bytes());
+        }
+        if let Some(error) = summary.write_error {
+            self.say(Level::Warning, format!("not all results were stored: {error}").as_bytes());
         }
     }
 }

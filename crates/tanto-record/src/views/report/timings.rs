@@ -140,10 +140,13 @@ impl<'s> Timings<'s> {
         table.row([b"commands", self.session.commands().count().to_string().as_bytes()]);
         let by =
             |executed_by: ExecutedBy| self.session.commands().filter(|job| job.executed_by() == executed_by).count();
-        let from_checkpoint = by(ExecutedBy::Checkpoint);
-        if by(ExecutedBy::Fork) + from_checkpoint > 0 {
+        let (from_checkpoint, from_cache) = (by(ExecutedBy::Checkpoint), by(ExecutedBy::Cache));
+        if by(ExecutedBy::Fork) + from_checkpoint + from_cache > 0 {
             let (processes, forks) = (by(ExecutedBy::Process), by(ExecutedBy::Fork));
-            let text = format!("{processes} as processes, {forks} in forks, {from_checkpoint} from checkpoints");
+            let mut text = format!("{processes} as processes, {forks} in forks, {from_checkpoint} from checkpoints");
+            if from_cache > 0 {
+                text += &format!(", {from_cache} from the cache");
+            }
             table.row([b"executed", text.as_bytes()]);
         }
         table.row([b"time", duration(wall).as_bytes()]);
@@ -314,8 +317,9 @@ impl<'s> Timings<'s> {
         object.number("wall_ms", wall_ms(self.session, place));
         object.number("cpu_ms", job.cpu_ms());
         object.number("max_rss_kib", job.end.as_ref().map_or(0, |end| end.usage.max_rss_kib));
-        object.mark("in_process", job.executed_by() != ExecutedBy::Process);
+        object.mark("in_process", matches!(job.executed_by(), ExecutedBy::Fork | ExecutedBy::Checkpoint));
         object.mark("checkpoint", job.executed_by() == ExecutedBy::Checkpoint);
+        object.mark("from_cache", job.executed_by() == ExecutedBy::Cache);
         object.number("lane", self.lanes.of[place].unwrap_or(0));
         object.text("result", exit_text(job).as_bytes());
         object.mark("unfinished", job.end.is_none());

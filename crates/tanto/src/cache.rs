@@ -1,0 +1,81 @@
+//! `tanto cache`: shows, verifies and empties the action cache.
+
+use clap::{Args, Subcommand};
+use tanto_cache::{CacheContents, CacheError, Verification};
+use tanto_exec::command_output::CommandOutput;
+use tanto_exec::text::units::{ByteSize, duration, grouped};
+
+use crate::ninja::CACHE_DIR;
+use crate::settings::EnvVars;
+
+/// Show, verify or empty the cache of results of compiles
+///
+/// Builds with --cache=on store results in tanto/cache in the user's cache directory ($XDG_CACHE_HOME, ~/.cache). `tanto
+/// report cache` shows what the cache did for a build.
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct CacheArgs {
+    #[command(subcommand)]
+    command: CacheCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum CacheCommand {
+    /// Print the size of the cache, and how often it was of use
+    Stat,
+    /// Remove everything from the cache
+    Clear,
+    /// Read everything, and remove what is damaged
+    ///
+    /// Exits with code 1 if something was damaged.
+    Verify,
+}
+
+pub fn run(args: &CacheArgs) -> CommandOutput {
+    answer(&args.command).unwrap_or_else(|error| CommandOutput::failed(error.to_string()))
+}
+
+fn answer(command: &CacheCommand) -> Result<CommandOutput, CacheError> {
+    let Some(dir) = EnvVars::of_process().cache().map(|cache| cache.join(CACHE_DIR)) else {
+        return Ok(CommandOutput::failed("HOME is not set"));
+    };
+    let (text, code) = match command {
+        CacheCommand::Stat => (tanto_cache::contents(&dir)?.as_ref().map(contents), 0),
+        CacheCommand::Clear => (tanto_cache::clear(&dir)?.map(|bytes| format!("removed {}\n", ByteSize(bytes))), 0),
+        CacheCommand::Verify => {
+            let found = tanto_cache::verify(&dir)?;
+            let is_damaged = found.is_some_and(|found| found.damaged_blobs + found.damaged_actions > 0);
+            (found.as_ref().map(verification), u8::from(is_damaged))
+        }
+    };
+    let text = text.unwrap_or_else(|| format!("there is no cache in {}\n", dir.display()));
+    Ok(CommandOutput::printed(text.into_bytes(), code))
+}
+
+fn contents(found: &CacheContents) -> String {
+    let CacheContents { counters, actions, results, blobs, bytes } = found;
+    format!(
+        "size       {}\ncommands   {}\nresults    {}\nfiles      {}\nhits       {}\nmisses     {}\nnot cached {}\nsaved      {} \
+         of processor time\n",
+        ByteSize(*bytes),
+        grouped(*actions),
+        grouped(*results),
+        grouped(*blobs),
+        grouped(counters.hits),
+        grouped(counters.misses),
+        grouped(counters.not_cacheable),
+        duration(i64::try_from(counters.saved_cpu_ms).unwrap_or(i64::MAX)),
+    )
+}
+
+fn verification(found: &Verification) -> String {
+    let Verification { blobs, damaged_blobs, actions, damaged_actions, incomplete_results } = found;
+    format!(
+        "{} files, {} damaged\n{} commands, {} damaged\n{} results without their files\n",
+        grouped(*blobs),
+        grouped(*damaged_blobs),
+        grouped(*actions),
+        grouped(*damaged_actions),
+        grouped(*incomplete_results)
+    )
+}
