@@ -18,7 +18,9 @@
 #include "libraries.h"
 
 #define ROOM (64 << 10)
-#define SLOTS (1 << 13)
+#define TABLES 5
+#define FIRST_TABLE 256
+#define SLOTS (FIRST_TABLE * ((1 << TABLES) - 1))
 
 // Bytes before the name: length, kind, error, process, and the number of the program or fork.
 struct head {
@@ -38,8 +40,9 @@ static char buffer[ROOM];
 static size_t used;
 static bool is_ending;  // each record is written at once
 static bool is_lost;    // a record could not be written: the end is not recorded
+// Hashes of what was recorded: tables of growing sizes, so that a short record needs little memory.
 static uint64_t seen[SLOTS];
-static size_t seen_count;
+static size_t seen_counts[TABLES];
 
 // The lock for all of the above. A mutex would block a signal handler that interrupts its own thread.
 static _Thread_local char me;
@@ -109,18 +112,28 @@ static uint64_t mix(uint64_t hash, const char *text) {
   return (hash ^ 0xff) * 0x100000001b3;
 }
 
-// Returns whether the same was recorded before. A full table forgets nothing, and learns nothing.
+// Returns the slot of a hash, or the free one where it would be.
+static uint64_t *find_slot(uint64_t *table, size_t size, uint64_t hash) {
+  size_t slot = (size_t)(hash >> 32) % size;
+  while (table[slot] && table[slot] != hash) slot = (slot + 1) % size;
+  return &table[slot];
+}
+
+// Returns whether the same was recorded before. Full tables forget nothing, and learn nothing.
 static bool is_known(enum kind kind, int error, const char *name, const char *value) {
   // The random number keeps chosen names from having the same hash.
   uint64_t hash = mix(image + (uint64_t)kind * 256 + (uint64_t)error, name);
   hash = value ? mix(hash, value) : hash;
   hash = hash ? hash : 1;
-  size_t slot = (size_t)(hash >> 32) % SLOTS;
-  for (; seen[slot]; slot = (slot + 1) % SLOTS)
-    if (seen[slot] == hash) return true;
-  if (seen_count < SLOTS / 4 * 3) {
-    seen[slot] = hash;
-    seen_count++;
+  uint64_t *table = seen;
+  for (size_t at = 0, size = FIRST_TABLE; at < TABLES; at++, table += size, size *= 2) {
+    uint64_t *slot = find_slot(table, size, hash);
+    if (*slot) return true;
+    if (seen_counts[at] < size / 4 * 3) {
+      *slot = hash;
+      seen_counts[at]++;
+      return false;
+    }
   }
   return false;
 }
