@@ -64,11 +64,21 @@ static void add_dir(struct dirs *dirs, const char *dir, const char *below) {
     record_lost();
 }
 
-// Returns whether the library names directories for the libraries that it needs.
-static bool has_entry(const struct link_map *library, ElfW(Sxword) tag) {
+static const ElfW(Dyn) * find_entry(const struct link_map *library, ElfW(Sxword) tag) {
   for (const ElfW(Dyn) *it = library->l_ld; it && it->d_tag != DT_NULL; it++)
-    if (it->d_tag == tag) return true;
-  return false;
+    if (it->d_tag == tag) return it;
+  return NULL;
+}
+
+// Returns whether the library names directories for the libraries that it needs.
+static bool has_dirs(const struct link_map *library) {
+  return find_entry(library, DT_RUNPATH) || find_entry(library, DT_RPATH);
+}
+
+// Returns whether the default directories are searched for what the library needs.
+static bool has_defaults(const struct link_map *library) {
+  const ElfW(Dyn) *flags = find_entry(library, DT_FLAGS_1);
+  return !flags || !(flags->d_un.d_val & DF_1_NODEFLIB);
 }
 
 // Lists all directories that are searched for what the library needs.
@@ -111,7 +121,7 @@ static unsigned count_defaults(struct link_map *program) {
   Dl_info unused;
   void *own = NULL;
   // Of a library without directories of its own, and without those of the program and the variable, only they are left.
-  bool is_known = !has_entry(program, DT_RPATH) && !has_search_path && dladdr1(room, &unused, &own, RTLD_DL_LINKMAP) &&
+  bool is_known = !find_entry(program, DT_RPATH) && !has_search_path && dladdr1(room, &unused, &own, RTLD_DL_LINKMAP) &&
                   list_dirs(own, list);
   return is_known ? list->dls_cnt : 0;
 }
@@ -120,8 +130,8 @@ static void find_dirs(struct dirs *dirs) {
   struct link_map *program = _r_debug.r_map;
   unsigned defaults = count_defaults(program);
   for (struct link_map *it = program; it; it = it->l_next) {
-    bool is_searched = has_search_path || has_entry(it, DT_RUNPATH) || has_entry(it, DT_RPATH);
-    if (is_searched && (it == program || is_file(it))) add_dirs(dirs, it, defaults);
+    bool is_program = it == program || is_file(it);
+    if (is_program && (has_search_path || has_dirs(it))) add_dirs(dirs, it, has_defaults(it) ? defaults : 0);
   }
   add_processor_dirs(dirs);
 }

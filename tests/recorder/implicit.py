@@ -129,6 +129,9 @@ def libraries(tanto, place):
         variables = {"LD_LIBRARY_PATH": "third:second:"} if name == "plain" else {}
         assert one in check_libraries(tanto, place, f"./{name}", **variables)
     assert one in check_libraries(tanto, place, "./later")
+    machine = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
+    make(place, "alone", PROGRAM, f"-Wl,-z,nodefaultlib,-rpath,$ORIGIN/first:second:/lib/{machine}", "-Lsecond", "-lone")
+    assert one in check_libraries(tanto, place, "./alone")
     # Another one for newer processors, and one that comes first.
     shutil.copy(place / "second/libone.so", place / "second/glibc-hwcaps/x86-64-v2/libone.so")
     assert one not in check_libraries(tanto, place, "./runpath")
