@@ -6,9 +6,10 @@ mod record;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use tanto_sys::fs::private_files;
+use tanto_sys::fs::{mounts, private_files};
 use tanto_sys::random;
 
 use self::input_list::InputList;
@@ -27,9 +28,14 @@ pub struct InputRecorder {
 }
 
 impl InputRecorder {
-    /// Creates the library in the directory for temporary files.
+    /// Creates the library in the directory for temporary files. Fails if the dynamic loader could not load it from
+    /// there: it would print an error in each command.
     pub fn create() -> io::Result<InputRecorder> {
-        let dir = std::env::temp_dir().join(format!("tanto-record-{:016x}", u64::from_ne_bytes(random::bytes()?)));
+        let parent = std::env::temp_dir();
+        if let Some(why) = reason_against(&parent) {
+            return Err(io::Error::other(format!("{}: {why}", parent.display())));
+        }
+        let dir = parent.join(format!("tanto-record-{:016x}", u64::from_ne_bytes(random::bytes()?)));
         if !private_files::create_dir(&dir)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -82,9 +88,36 @@ impl InputRecorder {
     }
 }
 
+/// Returns why libraries in a directory cannot be loaded with `LD_PRELOAD`.
+fn reason_against(dir: &Path) -> Option<&'static str> {
+    let bytes = dir.as_os_str().as_bytes();
+    if !dir.is_absolute() {
+        Some("the path of the directory for temporary files is not absolute")
+    } else if bytes.iter().any(|byte| b" :$".contains(byte)) {
+        Some("the path of the directory for temporary files has a space, a colon or a dollar sign")
+    } else if mounts::forbids_programs(dir) {
+        Some("no library can be loaded from the directory for temporary files (mount option noexec)")
+    } else {
+        None
+    }
+}
+
 impl Drop for InputRecorder {
     fn drop(&mut self) {
         // It is in the directory for temporary files, which is emptied at times.
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loader_has_to_be_able_to_load_the_library() {
+        assert_eq!(reason_against(Path::new("/")), None);
+        for dir in ["relative", "/with space", "/a:b", "/$LIB"] {
+            assert!(reason_against(Path::new(dir)).is_some(), "{dir}");
+        }
     }
 }

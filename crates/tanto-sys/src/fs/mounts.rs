@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
@@ -129,6 +129,11 @@ pub fn pivot_root(root: &Path) -> io::Result<()> {
     let unmounted = rustix::mount::unmount(c".", UnmountFlags::DETACH);
     unmounted.map_err(|error| mount_error("umount", Path::new("the old root"), error))?;
     std::env::set_current_dir("/")
+}
+
+/// Returns whether programs and libraries on the mount of this file cannot be used (`noexec`).
+pub fn forbids_programs(path: &Path) -> bool {
+    statvfs(path).is_ok_and(|answer| answer.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
 fn change_all(flags: MountPropagationFlags) -> io::Result<()> {
