@@ -84,7 +84,7 @@ fn table(bytes: &[u8], scratch: &Path) {
     let found = FileDigest {
         digest: Digest::of(b"a"),
         state,
-        stat: Stat { kind: FileKind::File, size: 1, mtime: 1, ctime: 1, device: 1, inode: 1 },
+        stat: Stat { kind: FileKind::File, size: 1, mtime: 1, ctime: 1, device: 1, inode: 1, is_executable: false },
         trust: Trust::Known,
     };
     contents.table().note_file(key, &found);

@@ -29,7 +29,17 @@ const LIBRARY_VARIABLES: [&[u8]; 10] = [
     b"MALLOC_ARENA_MAX",
     b"OUTPUT_CHARSET",
 ];
-/// Beginnings of such variables.
+/// Variables that name directories in which compilers look for headers and programs.
+const SEARCH_PATHS: [&[u8]; 7] = [
+    b"CPATH",
+    b"C_INCLUDE_PATH",
+    b"CPLUS_INCLUDE_PATH",
+    b"OBJC_INCLUDE_PATH",
+    b"COMPILER_PATH",
+    b"GCC_EXEC_PREFIX",
+    b"LIBRARY_PATH",
+];
+/// Beginnings of variables that the C library and the dynamic loader read themselves.
 const LIBRARY_PREFIXES: [&[u8]; 2] = [b"LC_", b"LD_"];
 
 /// What is the same for all commands of a build.
@@ -105,6 +115,15 @@ impl Surroundings {
         }
     }
 
+    /// Returns whether a variable names directories that may be in the checkout.
+    fn has_search_path_in_root(&self) -> bool {
+        let is_elsewhere = |dir: &[u8]| dir.starts_with(b"/") && !dir.starts_with(self.root.path());
+        let dirs = SEARCH_PATHS.iter().filter_map(|name| self.environment.get(name));
+        dirs.filter(|value| !value.is_empty())
+            .flat_map(|value| value.split(|&byte| byte == b':'))
+            .any(|dir| !is_elsewhere(dir))
+    }
+
     /// Finds the program that a command of this name runs.
     fn find(&self, name: &[u8]) -> Option<Vec<u8>> {
         if name.contains(&b'/') {
@@ -168,7 +187,8 @@ impl Action {
             || compile.path_dependence(around.root.path(), &around.cwd) != PathDependence::Independent;
         // Compilers name the working directory as PWD does.
         let is_plain = around.environment.get(b"PWD") == Some(&around.cwd);
-        let is_shared = !around.root.is_none() && !depends_on_root && is_plain;
+        let depends_on_root = depends_on_root || !is_plain || around.has_search_path_in_root();
+        let is_shared = !depends_on_root;
         let root = if is_shared { around.root.clone() } else { Root::NONE };
         Ok(Action {
             key: if is_shared { key(&root) } else { literal_key },

@@ -99,8 +99,27 @@ impl ActionCache {
         Hit { restoration, cost: result.cost, seen_at }
     }
 
-    /// Prepares the result of a command that has succeeded. `began`: the clock of file systems before it started.
+    /// Prepares the result of a command that has succeeded. `began`: the clock of file systems before it started. A result
+    /// that turns out to depend on the root is stored for this checkout only.
     pub(crate) fn prepare(
+        &mut self,
+        action: &Action,
+        began: i64,
+        inputs: &InputList,
+        text: &[u8],
+        cost: Cost,
+    ) -> Result<NewResult, NotStored> {
+        match self.prepare_as(action, began, inputs, text, cost) {
+            Err(NotStored::DependsOnRoot) => {
+                let literal = action.literal().ok_or(NotStored::DependsOnRoot)?;
+                let new = self.prepare_as(&literal, began, inputs, text, cost)?;
+                Ok(NewResult { refused_key: Some(action.key), ..new })
+            }
+            prepared => prepared,
+        }
+    }
+
+    fn prepare_as(
         &mut self,
         action: &Action,
         began: i64,
@@ -122,6 +141,7 @@ impl ActionCache {
         let evaluation = evaluation.ok_or_else(|| NotStored::Changed(b"a file".to_vec()))?;
         Ok(NewResult {
             key: action.key,
+            refused_key: None,
             list,
             inputs: evaluation.digest,
             root: action.root.clone(),

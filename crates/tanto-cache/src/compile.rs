@@ -10,7 +10,7 @@ mod words;
 
 pub use language::Language;
 pub use paths::{MapKind, PathDependence, PrefixMap};
-pub use program::Family;
+pub use program::{Family, is_tool};
 pub use refusal::Refusal;
 
 /// A compile that may be cached: one source, one object, options that are known.

@@ -14,7 +14,7 @@ use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
 use tanto_sys::fs::stat::{FileKind, Stat, stat};
 use tanto_sys::process::Environment;
 
-use crate::roots::find;
+use crate::roots::{Root, find};
 
 pub(crate) use self::known_files::KnownFiles;
 pub(crate) use self::list::{Evaluation, InputName};
@@ -74,6 +74,27 @@ pub(crate) struct SeenFile {
     pub(crate) stat: Stat,
 }
 
+/// What the content of a file tells about compiles that read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileTraits {
+    /// It has gcc's `#pragma GCC dependency`, which compares the times of files.
+    pub(crate) compares_times: bool,
+    /// It has the path of the checkout.
+    pub(crate) mentions_root: bool,
+}
+
+impl FileTraits {
+    fn of(content: &[u8], root: &Root) -> FileTraits {
+        let mut compares_times = false;
+        let mut rest = content;
+        while let Some(at) = find(rest, b"dependency").filter(|_| !compares_times) {
+            compares_times = rest[..at].trim_ascii_end().ends_with(b"GCC");
+            rest = &rest[at + 1..];
+        }
+        FileTraits { compares_times, mentions_root: root.is_in(content) }
+    }
+}
+
 /// Something seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Sighting {
@@ -92,7 +113,8 @@ pub(crate) struct Observer {
     /// The variables of commands.
     environment: Environment,
     known: KnownFiles,
-    compares_times: Map<Digest, bool>,
+    /// By content.
+    traits: Map<Digest, FileTraits>,
     scratch: list::Scratch,
 }
 
@@ -104,7 +126,7 @@ impl Observer {
             sightings: Default::default(),
             valid_from: i64::MIN,
             known,
-            compares_times: Map::default(),
+            traits: Map::default(),
             scratch: list::Scratch::default(),
         }
     }
@@ -163,19 +185,12 @@ impl Observer {
         }
     }
 
-    /// Returns whether gcc's `#pragma GCC dependency` is in a file. It compares the times of files.
-    pub(crate) fn compares_times(&mut self, path: &[u8], digest: Digest) -> bool {
-        *self.compares_times.entry(digest).or_insert_with(|| {
-            let content = fs::read(file::path(path)).unwrap_or_default();
-            let mut rest = &content[..];
-            while let Some(at) = find(rest, b"dependency") {
-                if rest[..at].trim_ascii_end().ends_with(b"GCC") {
-                    return true;
-                }
-                rest = &rest[at + 1..];
-            }
-            false
-        })
+    /// Searches a file for what forbids to cache a compile that reads it.
+    pub(crate) fn traits_of(&mut self, path: &[u8], digest: Digest, root: &Root) -> FileTraits {
+        *self
+            .traits
+            .entry(digest)
+            .or_insert_with(|| FileTraits::of(&fs::read(file::path(path)).unwrap_or_default(), root))
     }
 
     /// Returns whether a file that was read before is the same.

@@ -9,6 +9,7 @@ use tanto_sys::fs::fingerprint::Trust;
 use tanto_sys::fs::stat::stat;
 
 use crate::action::{Action, Surroundings};
+use crate::compile;
 use crate::observer::{Aspect, Map, Observer, Seen};
 
 /// Why a result is not stored.
@@ -28,6 +29,8 @@ pub enum NotStored {
     Unknown(Vec<u8>),
     #[error("its program is a script")]
     Script,
+    #[error("it runs {}, which is no compiler", String::from_utf8_lossy(.0))]
+    OtherProgram(Vec<u8>),
     #[error("its output depends on the path of the checkout")]
     DependsOnRoot,
     #[error("the cache cannot be written: {0}")]
@@ -156,10 +159,13 @@ impl Run<'_> {
             (Seen::Directory { stat, .. }, Input::Directory(_) | Input::Read(_)) if stat.ctime < self.began => {}
             _ => return changed(name),
         }
-        if let (Seen::File(file), Input::Read(_)) = (&sighting.seen, input) {
-            let digest = file.digest;
-            if observer.compares_times(name, digest) {
+        if let (Seen::File(file), Input::Read(_)) = (sighting.seen.clone(), input) {
+            let traits = observer.traits_of(name, file.digest, &self.around.root);
+            if traits.compares_times {
                 return Err(NotStored::ComparesTimes(name.clone()));
+            }
+            if traits.mentions_root && !self.action.root.is_none() {
+                return Err(NotStored::DependsOnRoot);
             }
         }
         names.insert((aspect, name.clone()));
@@ -187,6 +193,9 @@ impl Run<'_> {
             _ => None,
         };
         if given.as_deref() == value {
+            if name != b"PWD" && value.is_some_and(|value| self.action.root.is_in(value)) {
+                return Err(NotStored::DependsOnRoot);
+            }
             names.insert((Aspect::Variable, name.to_vec()));
         } else if name == b"PWD" {
             return Err(NotStored::Changed(b"the variable PWD".to_vec()));
@@ -202,6 +211,13 @@ impl Run<'_> {
         };
         if !list.inputs().contains(&Input::Program(real.clone())) {
             return Err(NotStored::Script);
+        }
+        let programs = list.inputs().iter().filter_map(|input| match input {
+            Input::Program(path) => Some(path),
+            _ => None,
+        });
+        if let Some(other) = programs.into_iter().find(|path| !compile::is_tool(file_name(path))) {
+            return Err(NotStored::OtherProgram(other.clone()));
         }
         let is_clang = file_name(real).windows(5).any(|part| part == b"clang");
         let is_precompiled = |(_, name): &(Aspect, Vec<u8>)| PRECOMPILED.iter().any(|end| name.ends_with(end));

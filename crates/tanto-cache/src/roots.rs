@@ -21,12 +21,12 @@ impl Root {
     }
 
     /// Finds the checkout that contains a directory: the nearest one with its own `.git`, which a submodule does not have.
+    /// `NONE` if compilers write its path in another way into depfiles, or options have another use for a character.
     pub(crate) fn around(dir: &Path) -> Root {
-        let is_checkout = |dir: &&Path| is_checkout(dir);
-        dir.ancestors()
-            .filter(|dir| dir.parent().is_some())
-            .find(is_checkout)
-            .map_or(Root::NONE, |dir| Root(dir.as_os_str().as_bytes().to_vec()))
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._+,@-".contains(byte);
+        let found = dir.ancestors().filter(|dir| dir.parent().is_some()).find(|dir| is_checkout(dir));
+        let path = found.map(|dir| dir.as_os_str().as_bytes()).filter(|path| path.iter().all(is_plain));
+        path.map_or(Root::NONE, |path| Root(path.to_vec()))
     }
 
     pub(crate) fn path(&self) -> &[u8] {

@@ -210,10 +210,11 @@ impl<R: Runner> CacheRunner<R> {
         }
         let cost = cost(started, &completion.usage);
         let new = action.as_ref().and_then(|action| self.prepare(action, began, &completion, cost));
-        report.reason = match &new {
-            Some(Err(why)) => why.to_string(),
-            _ => report.reason,
-        };
+        match &new {
+            Some(Ok(new)) => report.depends_on_root |= new.refused_key.is_some(),
+            Some(Err(why)) => report.reason = why.to_string(),
+            None => {}
+        }
         completion.cache = Some(Box::new(report));
         if let Some(Ok(new)) = new {
             self.storing.insert(job, completion);

@@ -13,7 +13,7 @@ use tanto_sys::fs::file;
 use tanto_sys::ipc::event_fd::EventFd;
 
 use crate::cache_dir::CacheDir;
-use crate::entry::{ActionResult, Entry, StoredOutput};
+use crate::entry::{ActionFile, ActionResult, Entry, StoredOutput};
 use crate::input_names::PackedList;
 use crate::recorded_inputs::NotStored;
 use crate::restore::{Restoration, RestoreError};
@@ -25,6 +25,8 @@ const MAX_THREADS: usize = 8;
 /// The result of a run, to be stored.
 pub(crate) struct NewResult {
     pub(crate) key: Digest,
+    /// The key without the root of the checkout, if it must not be used.
+    pub(crate) refused_key: Option<Digest>,
     pub(crate) list: PackedList,
     pub(crate) inputs: Digest,
     pub(crate) root: Root,
@@ -130,12 +132,15 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
     let path = file::path(&new.output);
     let data = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).ok_or(NotStored::Output)?;
     let BlobInfo { digest, size } = dir.put_file(path).map_err(|error| failed(&error))?;
-    let mut action = dir.read_action(&new.key);
+    let refuse = |key: &Digest| {
+        let action = ActionFile { depends_on_root: true, ..dir.read_action(key) };
+        dir.write_action(key, &action).map_err(|error| failed(&error))
+    };
     if has_root(dir, &digest, &new.root) {
-        action.depends_on_root = true;
-        dir.write_action(&new.key, &action).map_err(|error| failed(&error))?;
+        refuse(&new.key)?;
         return Err(NotStored::DependsOnRoot);
     }
+    new.refused_key.iter().try_for_each(refuse)?;
     let put = |content: &[u8]| dir.put(&hidden(content, &new.root)?).map_err(|error| failed(&error));
     let depfile = match &new.depfile {
         Some(path) => Some(put(&fs::read(file::path(path)).map_err(|_| NotStored::Output)?)?),
@@ -144,6 +149,7 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
     let text = if new.text.is_empty() { None } else { Some(put(&new.text)?) };
     let outputs = vec![StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 }];
     let result = ActionResult { outputs, depfile, text, cost: new.cost };
+    let mut action = dir.read_action(&new.key);
     action.insert(Entry { list: new.list.clone(), inputs: new.inputs, result });
     dir.write_action(&new.key, &action).map_err(|error| failed(&error))?;
     Ok(size)

@@ -28,6 +28,16 @@ impl Family {
     }
 }
 
+/// Programs that compilers start: the compiler proper, and the assembler.
+const PARTS: [&[u8]; 3] = [b"cc1", b"cc1plus", b"as"];
+
+/// Whether a program of this name is a compiler or a part of one.
+pub fn is_tool(name: &[u8]) -> bool {
+    let plain = without_version(name);
+    let matches = |known: &&[u8]| plain.strip_suffix(*known).is_some_and(is_target);
+    Family::of_program(name).is_some() || PARTS.iter().any(|part| matches(&part))
+}
+
 fn without_version(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|byte| !byte.is_ascii_digit() && *byte != b'.').map_or(0, |last| last + 1);
     match name[..end].strip_suffix(b"-") {

@@ -124,7 +124,7 @@ fn append(seen: &Seen, root: &Root, scratch: &mut Scratch) -> bool {
     let Scratch { text, value, same, paths, .. } = scratch;
     match seen {
         Seen::File(file) => {
-            text.push(b'f');
+            text.push(if file.stat.is_executable { b'x' } else { b'f' });
             text.extend_from_slice(&file.digest.0);
             text.extend_from_slice(&same.classify(file));
         }
@@ -135,6 +135,7 @@ fn append(seen: &Seen, root: &Root, scratch: &mut Scratch) -> bool {
         }
         Seen::Present(stat) => {
             text.push(match stat.kind {
+                FileKind::File if stat.is_executable => b'X',
                 FileKind::File => b'F',
                 FileKind::Directory => b'D',
                 FileKind::Other => b'O',

@@ -112,18 +112,18 @@ fn two_names_of_a_directory_are_told_from_two_directories() {
 }
 
 #[test]
-fn pragmas_that_compare_times_are_found() {
-    let dir = Scratch::new("cache-observer-pragma");
-    let mut observer = observer();
-    for (text, is_there) in [
-        ("#pragma GCC dependency \"x\"", true),
-        ("_Pragma(\"GCC   dependency x\")", true),
-        ("// a dependency of GCC", false),
-        ("GCC dependencies dependency", false),
-        ("", false),
+fn the_content_of_files_can_forbid_to_cache() {
+    let root = Root::new(b"/a/b");
+    for (text, compares_times, mentions_root) in [
+        ("#pragma GCC dependency \"x\"", true, false),
+        ("_Pragma(\"GCC   dependency x\")", true, false),
+        ("dependency GCC dependency", true, false),
+        ("// a dependency of GCC", false, false),
+        ("GCC dependencies dependency", false, false),
+        ("#include \"/a/b/c.h\"", false, true),
+        ("", false, false),
     ] {
-        dir.write("f", text);
-        assert_eq!(observer.compares_times(&dir.bytes("f"), Digest::of(text.as_bytes())), is_there, "{text}");
+        assert_eq!(FileTraits::of(text.as_bytes(), &root), FileTraits { compares_times, mentions_root }, "{text}");
     }
 }
 

@@ -126,6 +126,7 @@ impl Disk for VirtualDisk {
                 ctime: file.mtime,
                 device: 0,
                 inode: 0,
+                is_executable: false,
             },
             trust: Trust::Known,
         };

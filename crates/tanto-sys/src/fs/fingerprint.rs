@@ -289,7 +289,8 @@ mod tests {
 
     #[test]
     fn every_part_counts() {
-        let stat = Stat { kind: FileKind::File, size: 1, mtime: 2, ctime: 3, device: 4, inode: 5 };
+        let stat =
+            Stat { kind: FileKind::File, size: 1, mtime: 2, ctime: 3, device: 4, inode: 5, is_executable: false };
         let disk = FileSystem { device: 4, durable_id: Some(6), mount_id: 9, sets_change_times: true };
         let others = [
             disk.fingerprint(&Stat { kind: FileKind::Directory, ..stat }),
@@ -312,7 +313,8 @@ mod tests {
     fn whole_seconds_are_tied_to_the_mount() {
         let disk = FileSystem { device: 4, durable_id: Some(6), mount_id: 7, sets_change_times: true };
         let remounted = FileSystem { mount_id: 8, ..disk };
-        let stat = |ctime| Stat { kind: FileKind::File, size: 1, mtime: 2, ctime, device: 4, inode: 5 };
+        let stat =
+            |ctime| Stat { kind: FileKind::File, size: 1, mtime: 2, ctime, device: 4, inode: 5, is_executable: false };
         assert_eq!(disk.fingerprint(&stat(SECOND + 1)), remounted.fingerprint(&stat(SECOND + 1)));
         assert_ne!(disk.fingerprint(&stat(SECOND)), remounted.fingerprint(&stat(SECOND)));
     }

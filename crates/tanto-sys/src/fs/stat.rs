@@ -32,6 +32,8 @@ pub struct Stat {
     pub ctime: i64,
     pub device: u64,
     pub inode: u64,
+    /// Somebody may execute it.
+    pub is_executable: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,9 @@ pub enum FileKind {
     /// A pipe, a socket or a device.
     Other,
 }
+
+/// The permissions to execute a file.
+const EXECUTABLE: u32 = 0o111;
 
 /// A system call that returns metadata. All give the same answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,6 +142,7 @@ unsafe fn fstatat(dir: RawFd, path: *const libc::c_char) -> io::Result<Stat> {
         ctime: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
         device: stat.st_dev,
         inode: stat.st_ino,
+        is_executable: stat.st_mode & EXECUTABLE != 0,
     })
 }
 
@@ -149,7 +155,12 @@ fn call_statx(path: &[u8]) -> io::Result<Stat> {
     if path.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let wanted = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::CTIME | StatxFlags::INO;
+    let wanted = StatxFlags::TYPE
+        | StatxFlags::MODE
+        | StatxFlags::SIZE
+        | StatxFlags::MTIME
+        | StatxFlags::CTIME
+        | StatxFlags::INO;
     // Like C's `stat`, does not trigger automounts.
     let stat = statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted)?;
     Ok(Stat {
@@ -159,6 +170,7 @@ fn call_statx(path: &[u8]) -> io::Result<Stat> {
         ctime: nanoseconds(stat.stx_ctime.tv_sec, i64::from(stat.stx_ctime.tv_nsec)),
         device: makedev(stat.stx_dev_major, stat.stx_dev_minor),
         inode: stat.stx_ino,
+        is_executable: u32::from(stat.stx_mode) & EXECUTABLE != 0,
     })
 }
 
@@ -185,6 +197,7 @@ impl Stat {
             ctime: nanoseconds(data.ctime(), data.ctime_nsec()),
             device: data.dev(),
             inode: data.ino(),
+            is_executable: data.mode() & EXECUTABLE != 0,
         })
     }
 }

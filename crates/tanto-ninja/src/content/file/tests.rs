@@ -15,7 +15,7 @@ const NOW: i64 = 1_000;
 
 fn digest(content: &[u8], fingerprint: u64, trust: Trust) -> FileDigest {
     let state = FileState { mtime: 1, fingerprint: Fingerprint(fingerprint) };
-    let stat = Stat { kind: FileKind::File, size: 1, mtime: 1, ctime: 1, device: 1, inode: 1 };
+    let stat = Stat { kind: FileKind::File, size: 1, mtime: 1, ctime: 1, device: 1, inode: 1, is_executable: false };
     FileDigest { digest: Digest::of(content), state, stat, trust }
 }
 
