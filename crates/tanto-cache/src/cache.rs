@@ -152,9 +152,14 @@ impl ActionCache {
         })
     }
 
-    /// A command has ended. One that is no compile may have changed any file.
-    pub(crate) fn command_ended(&mut self, action: Option<&Action>) {
-        let Some(action) = action else { return self.observer.distrust_all() };
+    /// A command has run. It may have changed any file, and results that are restored later must not be older than its
+    /// outputs.
+    pub(crate) fn command_ran(&mut self) {
+        self.observer.distrust_all();
+    }
+
+    /// The result of an action was written.
+    pub(crate) fn was_restored(&mut self, action: &Action) {
         for path in [Some(&action.output), action.depfile.as_ref()].into_iter().flatten() {
             self.observer.forget(&self.around.absolute(path));
         }

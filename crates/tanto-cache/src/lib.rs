@@ -18,6 +18,7 @@ mod recorded_inputs;
 mod restore;
 mod roots;
 mod runner;
+mod ways;
 mod workers;
 
 pub use self::action::NotCacheable;

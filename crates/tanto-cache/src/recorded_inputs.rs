@@ -6,11 +6,11 @@ use std::fs;
 use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::Trust;
-use tanto_sys::fs::stat::stat;
 
 use crate::action::{Action, Surroundings};
 use crate::compile;
-use crate::observer::{Aspect, Map, Observer, Seen};
+use crate::observer::{Aspect, Observer, Seen};
+use crate::ways::Ways;
 
 /// Why a result is not stored.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -88,9 +88,9 @@ impl Run<'_> {
         observer.distrust_all();
         let mut names = Names::new();
         let own = self.own_files(list)?;
-        let mut stable = StableDirs { began: self.began, cwd: &self.around.cwd, dirs: Map::default() };
+        let mut ways = Ways::new(self.began, &self.around.cwd);
         for input in list.inputs() {
-            self.add(input, &own, &mut names, observer, &mut stable)?;
+            self.add(input, &own, &mut names, observer, &mut ways)?;
         }
         self.add_program(list, &mut names, observer)?;
         Ok(names)
@@ -121,7 +121,7 @@ impl Run<'_> {
         own: &BTreeSet<Vec<u8>>,
         names: &mut Names,
         observer: &mut Observer,
-        stable: &mut StableDirs<'_>,
+        ways: &mut Ways<'_>,
     ) -> Result<(), NotStored> {
         let changed = |path: &[u8]| Err(NotStored::Changed(path.to_vec()));
         let (aspect, name) = match input {
@@ -151,8 +151,8 @@ impl Run<'_> {
             | (Seen::Device, Input::Read(_)) => {}
             (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) if now == then => {}
             (Seen::File(file), Input::Read(_) | Input::Program(_) | Input::Library(_)) => {
-                let is_old = file.stat.ctime < self.began && stable.contain(name);
-                if file.trust != Trust::Known || !(is_old || sighting.since < self.began) {
+                let is_old = sighting.since < self.began || file.stat.ctime < self.began && ways.has_old_dirs(name);
+                if file.trust != Trust::Known || !is_old || !ways.has_old_links(name) {
                     return changed(name);
                 }
             }
@@ -220,7 +220,9 @@ impl Run<'_> {
             return Err(NotStored::OtherProgram(other.clone()));
         }
         let is_clang = file_name(real).windows(5).any(|part| part == b"clang");
-        let is_precompiled = |(_, name): &(Aspect, Vec<u8>)| PRECOMPILED.iter().any(|end| name.ends_with(end));
+        let is_precompiled = |(aspect, name): &(Aspect, Vec<u8>)| {
+            *aspect == Aspect::Content && PRECOMPILED.iter().any(|end| name.ends_with(end))
+        };
         if is_clang && (self.action.is_header || names.iter().any(is_precompiled)) {
             return Err(NotStored::PrecompiledHeader);
         }
@@ -247,40 +249,4 @@ fn file_name(path: &[u8]) -> &[u8] {
 /// Names that each process sees in its own way. The programs are inputs anyway.
 fn is_about_itself(path: &[u8]) -> bool {
     path == b"/proc/self/exe" || path.starts_with(b"/proc/self/fd/")
-}
-
-/// `/a/.` is `/a`.
-fn without_dots(mut dir: &[u8]) -> &[u8] {
-    while let Some(shorter) = dir.strip_suffix(b"/.") {
-        dir = shorter;
-    }
-    dir
-}
-
-/// Directories on the way to inputs that were not changed since the command started: a directory that was replaced
-/// meanwhile could contain other files with old times. The working directory and those above it are not replaced.
-struct StableDirs<'r> {
-    began: i64,
-    cwd: &'r [u8],
-    dirs: Map<Box<[u8]>, bool>,
-}
-
-impl StableDirs<'_> {
-    fn contain(&mut self, path: &[u8]) -> bool {
-        let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
-        slashes.map(|at| without_dots(&path[..at])).all(|dir| self.is_above_cwd(dir) || self.is_stable(dir))
-    }
-
-    fn is_above_cwd(&self, dir: &[u8]) -> bool {
-        self.cwd.strip_prefix(dir).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-    }
-
-    fn is_stable(&mut self, dir: &[u8]) -> bool {
-        if let Some(&known) = self.dirs.get(dir) {
-            return known;
-        }
-        let is_stable = stat(dir).is_ok_and(|found| found.is_some_and(|found| found.ctime < self.began));
-        self.dirs.insert(dir.into(), is_stable);
-        is_stable
-    }
 }

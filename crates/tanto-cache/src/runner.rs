@@ -167,7 +167,7 @@ impl<R: Runner> CacheRunner<R> {
 
     fn restored(&mut self, job: JobId, result: Result<Vec<u8>, RestoreError>) {
         let Some(restoring) = self.restoring.remove(&job) else { return };
-        self.cache.command_ended(Some(&restoring.action));
+        self.cache.was_restored(&restoring.action);
         match result {
             Ok(text) => {
                 self.counters.hits += 1;
@@ -201,7 +201,7 @@ impl<R: Runner> CacheRunner<R> {
         let Some(Running { action, mut report, began, started }) = self.running.remove(&job) else {
             return self.finished.push_back(completion);
         };
-        self.cache.command_ended(action.as_ref());
+        self.cache.command_ran();
         if action.is_some() {
             self.counters.misses += 1;
         } else {

@@ -1,3 +1,5 @@
+//! Tests of what is seen, remembered and compared.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 
