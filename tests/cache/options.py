@@ -189,7 +189,7 @@ def files(root):
 
 
 def listing(*arguments, lines=()):
-    command = ["cargo", "run", "--quiet", "--package", "tanto-cache", "--example", "options", "--", *arguments]
+    command = ["cargo", "run", "--quiet", "--example", "options", "--", *arguments]
     ran = subprocess.run(command, cwd=TOP, input="\n".join(lines), stdout=subprocess.PIPE, text=True, check=True)
     return ran.stdout.splitlines()
 

@@ -151,6 +151,9 @@ impl Run<'_> {
             | (Seen::Device, Input::Read(_)) => {}
             (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) if now == then => {}
             (Seen::File(file), Input::Read(_) | Input::Program(_) | Input::Library(_)) => {
+                if file.trust == Trust::Never {
+                    return Err(NotStored::Unknown(name.clone()));
+                }
                 let is_old = sighting.since < self.began || file.stat.ctime < self.began && ways.has_old_dirs(name);
                 if file.trust != Trust::Known || !is_old || !ways.has_old_links(name) {
                     return changed(name);
