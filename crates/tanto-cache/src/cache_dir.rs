@@ -122,7 +122,7 @@ impl CacheDir {
         let Ok(mut file) = open_no_follow(&path) else { return ActionFile::default() };
         let mut bytes = Vec::new();
         let read = (&mut file).take(entry::MAX_BYTES).read_to_end(&mut bytes);
-        match read.ok().and_then(|_| ActionFile::decode(&bytes)) {
+        match read.ok().and_then(|_| ActionFile::decode(&bytes, key)) {
             Some(found) => {
                 self.note_use(&file);
                 found
@@ -130,7 +130,7 @@ impl CacheDir {
             None => {
                 self.damaged.fetch_add(1, Ordering::Relaxed);
                 if self.store.is_some() {
-                    let _ = fs::remove_file(&path);
+                    let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
                 }
                 ActionFile::default()
             }
@@ -139,7 +139,7 @@ impl CacheDir {
 
     pub(crate) fn write_action(&self, key: &Digest, file: &ActionFile) -> io::Result<()> {
         let path = self.action(key);
-        let write = || write_atomically(&path, |to| to.write_all(&file.encode()));
+        let write = || write_atomically(&path, |to| to.write_all(&file.encode(key)));
         match write() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 path.parent().map_or(Ok(()), fs::create_dir_all)?;

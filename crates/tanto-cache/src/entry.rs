@@ -62,17 +62,18 @@ impl ActionFile {
         self.entries.truncate(MAX_ENTRIES);
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// `key`: the action's. A file in the place of another one's is damaged.
+    pub(crate) fn encode(&self, key: &Digest) -> Vec<u8> {
         let mut body = vec![if self.depends_on_root { DEPENDS_ON_ROOT } else { 0 }];
         body.push(u8::try_from(self.entries.len()).unwrap_or(0));
         self.entries.iter().for_each(|entry| entry.encode(&mut body));
-        [&MAGIC[..], &Digest::of(&body).0, &body].concat()
+        [&MAGIC[..], &checksum(key, &body).0, &body].concat()
     }
 
     /// Returns `None` if it is damaged.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<ActionFile> {
+    pub(crate) fn decode(bytes: &[u8], key: &Digest) -> Option<ActionFile> {
         let (digest, body) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<32>()?;
-        if Digest::of(body).0 != *digest {
+        if checksum(key, body).0 != *digest {
             return None;
         }
         let mut fields = Fields(body);
@@ -120,6 +121,10 @@ impl Entry {
     }
 }
 
+fn checksum(key: &Digest, body: &[u8]) -> Digest {
+    Digest::of(&[&key.0[..], body].concat())
+}
+
 fn output(fields: &mut Fields<'_>) -> Option<StoredOutput> {
     let (digest, [executable]) = (Digest(fields.take()?), fields.take()?);
     Some(StoredOutput { digest, is_executable: executable != 0 })
@@ -155,6 +160,8 @@ impl Fields<'_> {
 mod tests {
     use super::*;
 
+    const KEY: Digest = Digest([9; 32]);
+
     fn entry(number: u8) -> Entry {
         let outputs = vec![StoredOutput { digest: Digest([number; 32]), is_executable: number % 2 == 1 }];
         let cost = Cost { wall_ms: 7, cpu_ms: 5, memory_kib: 9 };
@@ -169,27 +176,28 @@ mod tests {
     #[test]
     fn files_are_read_back() {
         let mut file = ActionFile { depends_on_root: true, entries: Vec::new() };
-        assert_eq!(ActionFile::decode(&file.encode()).unwrap(), file);
+        assert_eq!(ActionFile::decode(&file.encode(&KEY), &KEY).unwrap(), file);
         (0..20).for_each(|number| file.insert(entry(number)));
         assert_eq!(file.entries.len(), MAX_ENTRIES);
         assert_eq!(file.entries[0], entry(19));
         file.insert(entry(10));
         assert_eq!((file.entries.len(), &file.entries[0]), (MAX_ENTRIES, &entry(10)));
-        assert_eq!(ActionFile::decode(&file.encode()).unwrap(), file);
+        assert_eq!(ActionFile::decode(&file.encode(&KEY), &KEY).unwrap(), file);
     }
 
     #[test]
     fn damage_is_noticed() {
         let mut file = ActionFile::default();
         file.insert(entry(1));
-        let bytes = file.encode();
+        let bytes = file.encode(&KEY);
+        assert_eq!(ActionFile::decode(&bytes, &Digest([8; 32])), None, "that of another action");
         for end in 0..bytes.len() {
-            assert_eq!(ActionFile::decode(&bytes[..end]), None);
+            assert_eq!(ActionFile::decode(&bytes[..end], &KEY), None);
         }
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
-            assert_eq!(ActionFile::decode(&damaged), None);
+            assert_eq!(ActionFile::decode(&damaged, &KEY), None);
         }
     }
 }

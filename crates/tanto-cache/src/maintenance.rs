@@ -124,12 +124,10 @@ fn remove_incomplete(dir: &CacheDir, path: &Path, mut action: ActionFile) -> u64
     action.entries.retain(|entry| entry.result.blobs().all(|blob| dir.has_blob(&blob)));
     let removed = before - action.entries.len();
     // Otherwise, it stays a miss.
-    let _ = match () {
-        () if action.entries.is_empty() && !action.depends_on_root => fs::remove_file(path),
-        () if removed > 0 => {
-            tanto_sys::fs::file::write_atomically(path, |to| io::Write::write_all(to, &action.encode()))
-        }
-        () => Ok(()),
+    let _ = match digest(path) {
+        _ if action.entries.is_empty() && !action.depends_on_root => fs::remove_file(path),
+        Some(key) if removed > 0 => dir.write_action(&key, &action),
+        _ => Ok(()),
     };
     removed as u64
 }
@@ -143,9 +141,9 @@ fn open(path: &Path, access: CacheAccess) -> Result<Option<CacheDir>, CacheError
 }
 
 fn read(path: &Path) -> Option<ActionFile> {
-    let mut bytes = Vec::new();
+    let (mut bytes, key) = (Vec::new(), digest(path)?);
     io::Read::read_to_end(&mut open_no_follow(path).ok()?, &mut bytes).ok()?;
-    ActionFile::decode(&bytes)
+    ActionFile::decode(&bytes, &key)
 }
 
 /// The files in directories named by two digits, with their sizes. Other files are no part of the cache.

@@ -46,6 +46,9 @@ impl Restoration {
         let outputs = self.outputs.iter().map(|(_, digest, _)| read(digest)).collect::<Result<Vec<_>, _>>()?;
         let depfile = self.depfile.as_ref().map(|(_, digest)| read(digest)).transpose()?;
         let text = self.text.as_ref().map(read).transpose()?;
+        if self.outputs.iter().any(|(path, ..)| !may_replace(path)) {
+            return Err(RestoreError::Unwritable);
+        }
         for ((path, _, is_executable), blob) in self.outputs.iter().zip(&outputs) {
             replace(path, blob, *is_executable, self.mtime).map_err(|_| RestoreError::Unwritable)?;
         }
@@ -53,6 +56,14 @@ impl Restoration {
             write_depfile(path, &self.root.show_in_text(&blob.content)).map_err(|_| RestoreError::Unwritable)?;
         }
         Ok(text.map_or_else(Vec::new, |blob| self.root.show_in_text(&blob.content)))
+    }
+}
+
+/// A command writes through a symbolic link, and fails at a directory.
+fn may_replace(path: &Path) -> bool {
+    match fs::symlink_metadata(path) {
+        Ok(data) => data.is_file(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 

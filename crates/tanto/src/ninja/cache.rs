@@ -37,6 +37,10 @@ impl BuildRunner {
 impl BuildRun<'_> {
     /// Returns the options of the cache; `None` if there is none. `environment`: variables that commands get.
     pub(super) fn cache_options(&mut self, environment: &[(OsString, OsString)]) -> Option<CacheOptions> {
+        // A result from the cache would leave nothing to trace.
+        if self.options.trace.is_some() {
+            return None;
+        }
         let access = match self.options.settings.cache.value {
             CacheMode::Off => return None,
             CacheMode::On => CacheAccess::ReadWrite,
