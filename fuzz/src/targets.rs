@@ -29,7 +29,8 @@ pub struct Target {
     pub run: fn(&[u8], &Path),
 }
 
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
+    content::ACTION,
     Target {
         name: "manifest",
         tokens: &[

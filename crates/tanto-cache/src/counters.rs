@@ -38,7 +38,7 @@ impl Counters {
         fs::read_to_string(path).map_or_else(|_| Counters::default(), |text| Counters::parse(&text))
     }
 
-    fn parse(text: &str) -> Counters {
+    pub(crate) fn parse(text: &str) -> Counters {
         let mut counters = Counters::default();
         for line in text.lines() {
             let Some((name, number)) = line.split_once(' ') else { continue };

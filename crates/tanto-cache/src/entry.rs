@@ -67,7 +67,12 @@ impl ActionFile {
         let mut body = vec![if self.depends_on_root { DEPENDS_ON_ROOT } else { 0 }];
         body.push(u8::try_from(self.entries.len()).unwrap_or(0));
         self.entries.iter().for_each(|entry| entry.encode(&mut body));
-        [&MAGIC[..], &checksum(key, &body).0, &body].concat()
+        ActionFile::sealed(&body, key)
+    }
+
+    /// Returns a file with a checksum.
+    pub(crate) fn sealed(body: &[u8], key: &Digest) -> Vec<u8> {
+        [&MAGIC[..], &checksum(key, body).0, body].concat()
     }
 
     /// Returns `None` if it is damaged.

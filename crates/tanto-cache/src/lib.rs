@@ -21,6 +21,9 @@ mod runner;
 mod ways;
 mod workers;
 
+#[doc(hidden)]
+pub mod parsers;
+
 pub use self::action::NotCacheable;
 pub use self::cache_dir::{CacheAccess, CacheError};
 pub use self::counters::Counters;
