@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -445,6 +446,15 @@ locale_t newlocale(int categories, const char *locale, locale_t base) {
   NEXT(newlocale);
   record_locale(locale);
   return next(categories, locale, base);
+}
+
+// ---- other processes ----
+
+// What another process reads for this one is not known.
+int connect(int descriptor, const struct sockaddr *address, socklen_t length) {
+  NEXT(connect);
+  record_lost();
+  return next(descriptor, address, length);
 }
 
 // ---- the calendar ----

@@ -29,7 +29,7 @@ int main(void) {
 OTHER = "int other;\n"
 STATIC = "the command ran without the recorder: it is static, or has other rights"
 STARTED = "a program that it started ran without the recorder"
-KILLED = "a process was killed, or its record could not be written"
+KILLED = "a process was killed or asked another one, or its record could not be written"
 
 
 class Place:

@@ -39,6 +39,9 @@ const SEARCH_PATHS: [&[u8]; 7] = [
     b"GCC_EXEC_PREFIX",
     b"LIBRARY_PATH",
 ];
+/// Variables that name directories for temporary files: no result depends on them.
+pub(crate) const TEMPORARY: [&[u8]; 3] = [b"TMPDIR", b"TMP", b"TEMP"];
+
 /// Beginnings of variables that the C library and the dynamic loader read themselves.
 const LIBRARY_PREFIXES: [&[u8]; 2] = [b"LC_", b"LD_"];
 
@@ -49,6 +52,8 @@ pub(crate) struct Surroundings {
     pub(crate) environment: Environment,
     /// Values of the library variables.
     variables: Vec<u8>,
+    /// Directories for temporary files.
+    pub(crate) temporary: Vec<Vec<u8>>,
     /// Why no command can be cached.
     obstacle: Option<NotCacheable>,
 }
@@ -81,8 +86,11 @@ pub(crate) struct Action {
     pub(crate) root: Root,
     /// As the command finds it.
     pub(crate) program: Vec<u8>,
+    pub(crate) source: Vec<u8>,
     pub(crate) output: Vec<u8>,
     pub(crate) depfile: Option<Vec<u8>>,
+    /// The build takes the depfile from the completion.
+    pub(crate) returns_depfile: bool,
     /// The output is a precompiled header.
     pub(crate) is_header: bool,
     /// The key with whole paths, if `key` is without the root.
@@ -103,7 +111,9 @@ impl Surroundings {
         let refused = refused.into_iter().find(is_set).map(|name| NotCacheable::Variable(name.into()));
         let obstacle = obstacle.or(refused);
         let root = Root::around(&cwd);
-        Surroundings { cwd: cwd.as_os_str().as_bytes().to_vec(), root, environment, variables, obstacle }
+        let temporary =
+            TEMPORARY.iter().filter_map(|name| environment.get(name)).map(|dir| trimmed(dir).to_vec()).collect();
+        Surroundings { cwd: cwd.as_os_str().as_bytes().to_vec(), root, environment, variables, temporary, obstacle }
     }
 
     /// Returns an absolute path; components such as `..` remain.
@@ -143,6 +153,11 @@ fn is_executable(data: &fs::Metadata) -> bool {
     data.mode() & 0o111 != 0
 }
 
+/// Without the slash at the end.
+pub(crate) fn trimmed(dir: &[u8]) -> &[u8] {
+    dir.strip_suffix(b"/").unwrap_or(dir)
+}
+
 fn is_library_variable(text: &[u8]) -> bool {
     let name = text.split(|&byte| byte == b'=').next().unwrap_or_default();
     LIBRARY_VARIABLES.contains(&name) || LIBRARY_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -175,7 +190,8 @@ impl Action {
         if !files.depfile.is_empty() && compile.depfile.as_ref() != Some(&files.depfile) {
             return Err(NotCacheable::Outputs);
         }
-        Action::of_compile(&words, &compile, around)
+        let returns_depfile = files.reads_depfile && !files.depfile.is_empty();
+        Ok(Action { returns_depfile, ..Action::of_compile(&words, &compile, around)? })
     }
 
     fn of_compile(words: &[&[u8]], compile: &Compile<'_>, around: &Surroundings) -> Result<Action, NotCacheable> {
@@ -195,8 +211,10 @@ impl Action {
             literal_key: is_shared.then_some(literal_key),
             root,
             program: program.clone(),
+            source: compile.source.to_vec(),
             output: compile.output.to_vec(),
             depfile: compile.depfile.clone(),
+            returns_depfile: false,
             is_header: compile.language.is_header(),
             depends_on_root: depends_on_root && !around.root.is_none(),
         })

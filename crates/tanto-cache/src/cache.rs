@@ -1,7 +1,6 @@
 //! Finds results of actions, and prepares new ones for the cache.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::process::Environment;
 
 use crate::action::{Action, Surroundings};
-use crate::cache_dir::{CacheAccess, CacheDir};
+use crate::cache_dir::{CacheAccess, CacheDir, make_room, read_file};
 use crate::counters::Counters;
 use crate::entry::{ActionFile, ActionResult};
 use crate::input_names::NameTable;
@@ -48,7 +47,7 @@ pub(crate) enum Miss {
 
 impl ActionCache {
     pub(crate) fn new(dir: CacheDir, environment: &[(OsString, OsString)]) -> ActionCache {
-        let known = fs::read(dir.known_files()).map_or_else(|_| KnownFiles::default(), |it| KnownFiles::decode(&it));
+        let known = read_file(&dir.known_files()).map_or_else(|_| KnownFiles::default(), |it| KnownFiles::decode(&it));
         let names = NameTable::open(&dir.names());
         let around = Surroundings::new(Environment::inherit_with(environment));
         let observer = Observer::new(Environment::inherit_with(environment), known);
@@ -77,9 +76,11 @@ impl ActionCache {
         for entry in &file.entries {
             let is_same = last.as_ref().is_some_and(|(list, _)| *list == &entry.list);
             if !is_same {
-                let evaluation =
-                    self.names.unpack(&entry.list).map(|names| self.observer.evaluate(&names, &action.root));
-                last = Some((&entry.list, evaluation.flatten()));
+                let names = self.names.unpack(&entry.list);
+                // Options that replace the root would change these names here, but did not where the result was made.
+                let names = names.filter(|names| !names.iter().any(|input| action.root.begins(input.name)));
+                let evaluation = names.and_then(|names| self.observer.evaluate(&names, &action.root));
+                last = Some((&entry.list, evaluation));
             }
             let evaluation = last.as_ref().and_then(|(_, evaluation)| *evaluation);
             if let Some(evaluation) = evaluation.filter(|it| it.digest == entry.inputs) {
@@ -93,7 +94,8 @@ impl ActionCache {
         let seen_at = evaluation.seen_at.min(coarse_now());
         let path = |path: &[u8]| file::path(path).to_path_buf();
         let outputs = result.outputs.iter().map(|it| (path(&action.output), it.digest, it.is_executable)).collect();
-        let depfile = action.depfile.as_ref().and_then(|it| Some((path(it), result.depfile?)));
+        let written = action.depfile.as_ref().filter(|_| !action.returns_depfile).map(|it| path(it));
+        let depfile = result.depfile.map(|digest| (written, digest));
         let restoration =
             Restoration { outputs, depfile, text: result.text, root: action.root.clone(), mtime: seen_at };
         Hit { restoration, cost: result.cost, seen_at }
@@ -172,7 +174,8 @@ impl ActionCache {
             return;
         }
         if let Some(bytes) = observer.into_known().encode() {
-            let _ = file::write_atomically(&dir.known_files(), |to| to.write_all(&bytes));
+            let path = dir.known_files();
+            let _ = make_room(&path).and_then(|()| file::write_atomically(&path, |to| to.write_all(&bytes)));
         }
         let counters = Counters::update(&dir.counters(), |sum| sum.add(build));
         if counters.is_ok_and(|counters| counters.bytes > max_bytes) || NameTable::is_full(&dir.names()) {

@@ -19,6 +19,9 @@ use crate::entry::{self, ActionFile};
 /// Longest output that is stored, in bytes.
 pub(crate) const MAX_BLOB_BYTES: u64 = 1 << 30;
 
+/// Directories that are created at most: `~/.cache/tanto/cache`.
+const MADE_LEVELS: usize = 3;
+
 /// The use of a file is noted once in this time.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -61,6 +64,9 @@ impl CacheDir {
     pub(crate) fn open(path: &Path, access: CacheAccess) -> Result<CacheDir, CacheError> {
         let failed = |error| CacheError::Io(path.to_path_buf(), error);
         if access == CacheAccess::ReadWrite {
+            // A home that does not exist is not created.
+            let base = path.ancestors().nth(MADE_LEVELS).unwrap_or(path);
+            fs::metadata(base).map_err(failed)?;
             DirBuilder::new().recursive(true).mode(0o700).create(path.join("actions")).map_err(failed)?;
         }
         let data = fs::metadata(path).map_err(failed)?;
@@ -198,6 +204,26 @@ impl CacheDir {
     pub(crate) fn put_file(&self, path: &Path) -> Result<BlobInfo, StoreError> {
         let Some(store) = &self.store else { return Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem).into()) };
         Ok(store.put_file(path, None, MAX_BLOB_BYTES, Durability::Process)?)
+    }
+}
+
+/// Reads a file; anything else counts as missing.
+pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = open_no_follow(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Removes what is in the place of a file that will be written.
+pub(crate) fn make_room(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(data) if data.is_dir() => fs::remove_dir_all(path),
+        Ok(data) if !data.is_file() => fs::remove_file(path),
+        _ => Ok(()),
     }
 }
 

@@ -1,13 +1,15 @@
 //! How often the cache was of use, and about how large it is.
 
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use tanto_sys::fs::lock::lock_exclusive;
+
+use crate::cache_dir::{make_room, read_file};
 
 /// Another process writes for at most this time.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -35,7 +37,7 @@ impl Counters {
 
     /// Reads the file; all 0 if there is none.
     pub(crate) fn read(path: &Path) -> Counters {
-        fs::read_to_string(path).map_or_else(|_| Counters::default(), |text| Counters::parse(&text))
+        read_file(path).map_or_else(|_| Counters::default(), |text| Counters::parse(&String::from_utf8_lossy(&text)))
     }
 
     pub(crate) fn parse(text: &str) -> Counters {
@@ -60,6 +62,7 @@ impl Counters {
 
     /// Changes the numbers in the file, and returns them.
     pub(crate) fn update(path: &Path, change: impl FnOnce(&mut Counters)) -> io::Result<Counters> {
+        make_room(path)?;
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         lock_exclusive(&file, PATIENCE, || {})?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tanto_sys::fs::lock::lock_exclusive;
 use tanto_sys::random;
 
+use crate::cache_dir::{make_room, read_file};
 use crate::observer::{Aspect, InputName, Map};
 
 const MAGIC: &[u8; 4] = b"TCN1";
@@ -45,7 +46,7 @@ pub(crate) struct PackedList {
 
 impl NameTable {
     pub(crate) fn open(path: &Path) -> NameTable {
-        let bytes = fs::read(path).ok().filter(|bytes| is_table(bytes)).unwrap_or_default();
+        let bytes = read_file(path).ok().filter(|bytes| is_table(bytes)).unwrap_or_default();
         NameTable { path: path.to_path_buf(), bytes, places: Map::default(), indexed: HEAD }
     }
 
@@ -63,7 +64,7 @@ impl NameTable {
         let last = self.last_place(list)?;
         if self.id() != Some(list.table) || self.name(last).is_none() {
             // Another process may have extended or replaced it.
-            self.bytes = fs::read(&self.path).ok().filter(|bytes| is_table(bytes))?;
+            self.bytes = read_file(&self.path).ok().filter(|bytes| is_table(bytes))?;
             self.places.clear();
             self.indexed = HEAD;
         }
@@ -108,6 +109,7 @@ impl NameTable {
     }
 
     fn extend(&mut self, inputs: &[InputName<'_>]) -> io::Result<()> {
+        make_room(&self.path)?;
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)?;
         lock_exclusive(&file, PATIENCE, || {})?;
         self.read_rest(&mut file)?;

@@ -87,12 +87,18 @@ impl FileTraits {
     fn of(content: &[u8], root: &Root) -> FileTraits {
         let mut compares_times = false;
         let mut rest = content;
-        while let Some(at) = find(rest, b"dependency").filter(|_| !compares_times) {
-            compares_times = rest[..at].trim_ascii_end().ends_with(b"GCC");
+        while let Some(at) = find(rest, b"GCC").filter(|_| !compares_times) {
             rest = &rest[at + 1..];
+            compares_times = find(&rest[..end_of_line(rest)], b"depend").is_some();
         }
         FileTraits { compares_times, mentions_root: root.is_in(content) }
     }
+}
+
+/// The end of a line, which can have several parts.
+fn end_of_line(text: &[u8]) -> usize {
+    let is_end = |&(at, &byte): &(usize, &u8)| byte == b'\n' && !text[..at].ends_with(b"\\");
+    text.iter().enumerate().find(is_end).map_or(text.len(), |(at, _)| at)
 }
 
 /// Something seen.

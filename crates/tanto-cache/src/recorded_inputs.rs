@@ -7,7 +7,7 @@ use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::Trust;
 
-use crate::action::{Action, Surroundings};
+use crate::action::{Action, Surroundings, TEMPORARY, trimmed};
 use crate::compile;
 use crate::observer::{Aspect, Observer, Seen};
 use crate::ways::Ways;
@@ -29,6 +29,8 @@ pub enum NotStored {
     Unknown(Vec<u8>),
     #[error("its program is a script")]
     Script,
+    #[error("another process than the compiler reads its source or writes its output")]
+    Elsewhere,
     #[error("it runs {}, which is no compiler", String::from_utf8_lossy(.0))]
     OtherProgram(Vec<u8>),
     #[error("its output depends on the path of the checkout")]
@@ -47,9 +49,6 @@ pub enum NotStored {
 
 /// The job slots that a command shares: only linkers use them.
 const JOB_SLOTS: &[u8] = b"MAKEFLAGS";
-
-/// Directories for temporary files: no result depends on them.
-const TEMPORARY: [&[u8]; 3] = [b"TMPDIR", b"TMP", b"TEMP"];
 
 /// Variables that only change how messages look.
 const OF_MESSAGES: [&[u8]; 12] = [
@@ -215,6 +214,12 @@ impl Run<'_> {
         if !list.inputs().contains(&Input::Program(real.clone())) {
             return Err(NotStored::Script);
         }
+        let absolute = |path: &[u8]| self.around.absolute(path);
+        let has_read = list.inputs().contains(&Input::Read(absolute(&self.action.source)));
+        let has_written = list.inputs().contains(&Input::Written(absolute(&self.action.output)));
+        if !has_read || !has_written {
+            return Err(NotStored::Elsewhere);
+        }
         let programs = list.inputs().iter().filter_map(|input| match input {
             Input::Program(path) => Some(path),
             _ => None,
@@ -234,11 +239,7 @@ impl Run<'_> {
     }
 
     fn is_temporary_dir(&self, path: &[u8]) -> bool {
-        let trimmed = path.strip_suffix(b"/").unwrap_or(path);
-        let is_it = |name: &&[u8]| {
-            self.around.environment.get(name).is_some_and(|dir| dir.strip_suffix(b"/").unwrap_or(dir) == trimmed)
-        };
-        TEMPORARY.iter().any(|name| is_it(name))
+        self.around.temporary.iter().any(|dir| dir == trimmed(path))
     }
 }
 

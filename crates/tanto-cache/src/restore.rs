@@ -17,12 +17,20 @@ use crate::roots::Root;
 #[derive(Clone, Debug)]
 pub(crate) struct Restoration {
     pub(crate) outputs: Vec<(PathBuf, Digest, bool)>,
-    pub(crate) depfile: Option<(PathBuf, Digest)>,
+    /// With its path, unless it is only returned.
+    pub(crate) depfile: Option<(Option<PathBuf>, Digest)>,
     pub(crate) text: Option<Digest>,
     /// Replaces the placeholder in the depfile and the text.
     pub(crate) root: Root,
     /// The mtime of the outputs: an input that is changed later is newer.
     pub(crate) mtime: i64,
+}
+
+/// What the command would have printed, and its depfile if that was not written.
+#[derive(Default, Debug)]
+pub(crate) struct Restored {
+    pub(crate) text: Vec<u8>,
+    pub(crate) depfile: Option<Vec<u8>>,
 }
 
 /// Why nothing was written.
@@ -35,8 +43,8 @@ pub(crate) enum RestoreError {
 }
 
 impl Restoration {
-    /// Writes everything; returns the printed text. All blobs are verified before anything is replaced.
-    pub(crate) fn run(&self, cache: &CacheDir) -> Result<Vec<u8>, RestoreError> {
+    /// Writes everything. All blobs are verified before anything is replaced.
+    pub(crate) fn run(&self, cache: &CacheDir) -> Result<Restored, RestoreError> {
         let read = |digest: &Digest| {
             cache.read_blob(digest).map_err(|error| match error {
                 BlobError::Missing => RestoreError::Missing,
@@ -52,10 +60,13 @@ impl Restoration {
         for ((path, _, is_executable), blob) in self.outputs.iter().zip(&outputs) {
             replace(path, blob, *is_executable, self.mtime).map_err(|_| RestoreError::Unwritable)?;
         }
-        if let (Some((path, _)), Some(blob)) = (&self.depfile, depfile) {
-            write_depfile(path, &self.root.show_in_text(&blob.content)).map_err(|_| RestoreError::Unwritable)?;
+        let shown = |blob: Blob| self.root.show_in_text(&blob.content);
+        let mut restored = Restored { text: text.map(shown).unwrap_or_default(), depfile: depfile.map(shown) };
+        if let Some((Some(path), _)) = &self.depfile {
+            let content = restored.depfile.take().unwrap_or_default();
+            write_depfile(path, &content).map_err(|_| RestoreError::Unwritable)?;
         }
-        Ok(text.map_or_else(Vec::new, |blob| self.root.show_in_text(&blob.content)))
+        Ok(restored)
     }
 }
 

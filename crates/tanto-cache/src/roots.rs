@@ -108,6 +108,11 @@ impl Root {
         !self.is_none() && find(content, &self.0).is_some()
     }
 
+    /// Returns whether a path begins with the text of the root.
+    pub(crate) fn begins(&self, path: &[u8]) -> bool {
+        !self.is_none() && path.starts_with(&self.0)
+    }
+
     /// Returns whether a path begins with the root, but is not below it. Options that replace the root change it, too.
     pub(crate) fn is_like(&self, path: &[u8]) -> bool {
         let rest = path.strip_prefix(&self.0[..]).filter(|_| !self.is_none());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tanto_exec::job::report::{ProcessInfo, TerminationReason};
 use tanto_exec::job::{CacheOutcome, CacheUse, Capture, Command, Completion, Cost, ExecutedBy, Exit, JobId, Usage};
 use tanto_exec::runner::{Runner, Wakeup};
-use tanto_sys::fs::file_stamp::coarse_now;
+use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
 use tanto_sys::ipc::event_fd::EventFd;
 use tanto_sys::machine::cpu;
 
@@ -19,7 +19,7 @@ use crate::cache_dir::{CacheAccess, CacheDir, CacheError};
 use crate::counters::Counters;
 use crate::observer::Map;
 use crate::recorded_inputs::NotStored;
-use crate::restore::RestoreError;
+use crate::restore::{RestoreError, Restored};
 use crate::workers::{Done, NewResult, Workers};
 
 /// Results that are written at a time.
@@ -60,6 +60,8 @@ pub struct CacheRunner<R> {
     finished: VecDeque<Completion>,
     /// The clock of file systems when the last command ended that may have changed any file.
     last_change: i64,
+    /// The clock when the last command ended that has run.
+    last_end: i64,
     /// Of this build.
     counters: Counters,
     max_bytes: u64,
@@ -106,6 +108,7 @@ impl<R: Runner> CacheRunner<R> {
             waiting: VecDeque::new(),
             finished: VecDeque::new(),
             last_change: i64::MIN,
+            last_end: i64::MIN,
             counters: Counters::default(),
             max_bytes,
             write_error: None,
@@ -127,7 +130,7 @@ impl<R: Runner> CacheRunner<R> {
     fn start_inner(&mut self, job: JobId, command: &Command, expected: Cost, mut running: Running) -> io::Result<()> {
         let may_store = self.cache.dir.access() == CacheAccess::ReadWrite && self.write_error.is_none();
         if running.action.is_some() && may_store {
-            self.wait_for_next_tick();
+            self.wait_until_after(self.last_change);
             running.began = coarse_now();
             let command = Command { record_inputs: true, ..command.clone() };
             self.inner.start(job, &command, expected)?;
@@ -139,8 +142,9 @@ impl<R: Runner> CacheRunner<R> {
     }
 
     /// A file that was written in the tick in which a command starts would look like a change during the command.
-    fn wait_for_next_tick(&self) {
-        while coarse_now() == self.last_change {
+    fn wait_until_after(&self, time: i64) {
+        // Not if the clock was set back.
+        while coarse_now() <= time && time <= fine_now() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -165,17 +169,18 @@ impl<R: Runner> CacheRunner<R> {
         }
     }
 
-    fn restored(&mut self, job: JobId, result: Result<Vec<u8>, RestoreError>) {
+    fn restored(&mut self, job: JobId, result: Result<Restored, RestoreError>) {
         let Some(restoring) = self.restoring.remove(&job) else { return };
         self.cache.was_restored(&restoring.action);
         match result {
-            Ok(text) => {
+            Ok(Restored { text, depfile }) => {
                 self.counters.hits += 1;
                 self.counters.saved_cpu_ms += u64::from(restoring.cost.cpu_ms);
                 let report = report(Some(&restoring.action), CacheOutcome::Hit(restoring.cost), String::new());
                 let mut completion = Completion::new(job, Exit::Code(0), text);
                 completion.executed_by = ExecutedBy::Cache;
                 completion.cache = Some(Box::new(report));
+                completion.depfile = depfile;
                 completion.inputs_seen_at = Some(restoring.seen_at);
                 self.finished.push_back(completion);
             }
@@ -202,6 +207,7 @@ impl<R: Runner> CacheRunner<R> {
             return self.finished.push_back(completion);
         };
         self.cache.command_ran();
+        self.last_end = fine_now();
         if action.is_some() {
             self.counters.misses += 1;
         } else {
@@ -289,7 +295,14 @@ impl<R: Runner> Runner for CacheRunner<R> {
                 return self.start_inner(job, command, expected, running);
             }
         };
-        match self.cache.find(&mut action) {
+        let mut found = self.cache.find(&mut action);
+        if found.as_ref().is_ok_and(|hit| hit.seen_at <= self.last_end) {
+            // The result would look older than the output of the last command.
+            self.wait_until_after(self.last_end);
+            self.cache.command_ran();
+            found = self.cache.find(&mut action);
+        }
+        match found {
             Ok(Hit { restoration, cost, seen_at }) => {
                 let command = command.clone();
                 self.restoring.insert(job, Restoring { command, expected, action, cost, seen_at });

@@ -16,7 +16,7 @@ use crate::cache_dir::CacheDir;
 use crate::entry::{ActionFile, ActionResult, Entry, StoredOutput};
 use crate::input_names::PackedList;
 use crate::recorded_inputs::NotStored;
-use crate::restore::{Restoration, RestoreError};
+use crate::restore::{Restoration, RestoreError, Restored};
 use crate::roots::Root;
 
 /// More threads than this wait for the disk.
@@ -45,7 +45,7 @@ enum Work {
 
 /// What a thread has done.
 pub(crate) enum Done {
-    Restored(JobId, Result<Vec<u8>, RestoreError>),
+    Restored(JobId, Result<Restored, RestoreError>),
     /// The size of the output, in bytes.
     Stored(JobId, Result<u64, NotStored>),
 }

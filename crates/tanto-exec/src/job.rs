@@ -37,6 +37,8 @@ pub struct CommandFiles {
     pub depfile: Vec<u8>,
     /// Empty: none.
     pub rspfile: Vec<u8>,
+    /// The depfile is read when the command has ended, and removed. A cache may put it into `Completion::depfile` instead.
+    pub reads_depfile: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -208,6 +210,8 @@ pub struct Completion {
     pub cache: Option<Box<CacheUse>>,
     /// For a result from the cache: the clock of file systems when its inputs were compared, in nanoseconds since 1970.
     pub inputs_seen_at: Option<i64>,
+    /// The depfile of a result from the cache, which was not written.
+    pub depfile: Option<Vec<u8>>,
 }
 
 /// Which part of the output is in `Completion::output`.
@@ -234,6 +238,7 @@ impl Completion {
             inputs: None,
             cache: None,
             inputs_seen_at: None,
+            depfile: None,
         }
     }
 

@@ -180,8 +180,9 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         let start = if self.options.dry_run { 0 } else { self.prepare(edge, &evaluated)? };
         let EdgeCommand { command: line, description, hash, depfile, rspfile, deps, .. } = evaluated;
         let files = self.options.declare_files.then(|| {
+            let reads_depfile = deps.kind == b"gcc" && !self.options.keep_depfile;
             let (depfile, rspfile) = (depfile.clone(), rspfile.clone());
-            Box::new(CommandFiles { outputs: self.outputs(job), depfile, rspfile })
+            Box::new(CommandFiles { outputs: self.outputs(job), depfile, rspfile, reads_depfile })
         });
         let edge = RunningEdge { start, hash, discovered: Vec::new(), depfile, rspfile, deps, cached_cost: None };
         self.running.insert(job, edge);
@@ -272,7 +273,14 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             b"msvc" => Ok(self.scan.intern_all(&msvc::take_includes(&mut completion.output, &deps.prefix))),
             b"gcc" => {
                 let path = depfile.clone();
-                self.read_depfile(&path)
+                match completion.depfile.take() {
+                    Some(text) => {
+                        // An older run may have left one.
+                        let _ = self.scan.disk.remove(&path);
+                        self.parse_depfile(&text)
+                    }
+                    None => self.read_depfile(&path),
+                }
             }
             other => Err(Error::fatal(&[b"unknown deps type '", other, b"'"])),
         }
@@ -293,12 +301,19 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         if text.is_empty() {
             return Ok(Vec::new());
         }
-        let found = depfile::parse(&text)?;
+        let found = self.parse_depfile(&text)?;
         if !self.options.keep_depfile {
             let removed = self.scan.disk.remove(path);
             removed.map_err(|error| Error::new(&[b"deleting depfile: ", (&os_text(&error)), b"\n"]))?;
         }
-        Ok(self.scan.intern_all(&found.ins))
+        Ok(found)
+    }
+
+    fn parse_depfile(&mut self, text: &[u8]) -> Result<Vec<NodeId>> {
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.scan.intern_all(&depfile::parse(text)?.ins))
     }
 
     fn trace_inputs(&mut self, completion: &mut Completion) {

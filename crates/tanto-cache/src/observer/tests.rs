@@ -119,9 +119,10 @@ fn the_content_of_files_can_forbid_to_cache() {
     for (text, compares_times, mentions_root) in [
         ("#pragma GCC dependency \"x\"", true, false),
         ("_Pragma(\"GCC   dependency x\")", true, false),
-        ("dependency GCC dependency", true, false),
+        ("#pragma GCC /* */ dependency", true, false),
+        ("#pragma GCC \\\n  dependency", true, false),
         ("// a dependency of GCC", false, false),
-        ("GCC dependencies dependency", false, false),
+        ("GCC\ndependency", false, false),
         ("#include \"/a/b/c.h\"", false, true),
         ("", false, false),
     ] {

@@ -196,7 +196,7 @@ fn missing_end(all: &[Record<'_>]) -> Option<&'static str> {
         }
     }
     let is_lost = images.values().any(|&(begins, ends)| begins != 1 || ends == 0);
-    is_lost.then_some("a process was killed, or its record could not be written")
+    is_lost.then_some("a process was killed or asked another one, or its record could not be written")
 }
 
 #[cfg(test)]
