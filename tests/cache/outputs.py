@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""What a build with the cache leaves behind: files, modes, times, logs; and the modes of the cache.
+
+    tests/cache/outputs.py TANTO [NAME...]
+
+Prints "ok NAME" or "not ok NAME"."""
+
+import os
+import re
+import stat
+import subprocess
+import time
+
+from tree import CLANG, GCC, Tree, main, make_wrapper, of_each
+
+FILES = {"a.c": '#include "h.h"\nint f(void) { return H; }\n', "inc/h.h": "#define H 1\n"}
+
+
+def both(tree, prepare):
+    """Builds from a prepared state with the cache and without. Returns both results."""
+    results = []
+    for mode in ("on", "off"):
+        tree.empty()
+        prepare()
+        results.append(tree.build(mode))
+    return results
+
+
+def kind_of(path):
+    return "missing" if not os.path.lexists(path) else stat.filemode(path.lstat().st_mode)
+
+
+@of_each(GCC, CLANG)
+def outputs_that_are_links(tanto, place, kind):
+    tree = Tree(tanto, place, FILES, kind)
+    tree.fill()
+    output, other, seen = tree.path("build/a.o"), tree.path("other"), []
+
+    def prepare(link):
+        other.unlink(missing_ok=True)
+        other.write_text("other\n")
+        output.unlink(missing_ok=True)
+        link()
+
+    for link in (lambda: output.symlink_to("../other"), lambda: os.link(other, output), lambda: output.symlink_to("nowhere")):
+        for mode in ("on", "off"):
+            tree.empty()
+            prepare(link)
+            built = tree.build(mode)
+            there = "nothing" if not other.exists() else "as before" if other.read_bytes() == b"other\n" else "other content"
+            seen.append((mode, kind_of(output), there, built.code, len(built.files), kind_of(tree.path("build/nowhere"))))
+            tree.path("build/nowhere").unlink(missing_ok=True)
+        assert seen[-1][1:] == seen[-2][1:], f"{seen[-2]} instead of {seen[-1]}"
+
+
+@of_each(GCC, CLANG)
+def outputs_that_cannot_be_replaced(tanto, place, kind):
+    tree = Tree(tanto, place, FILES, kind)
+    tree.fill()
+    output = tree.path("build/a.o")
+    for prepare in (output.mkdir, lambda: (output.write_text("x"), output.chmod(0o444))):
+        on, off = both(tree, lambda: (output.unlink(missing_ok=True), prepare()))
+        assert (on.code, on.files) == (off.code, off.files), f"{on}\n{off}"
+        if output.is_dir():
+            output.rmdir()
+        assert not [path for path in tree.build_dir.iterdir() if ".tanto-" in path.name]
+    # The depfile is a directory, a link, or cannot be written.
+    depfile = tree.path("build/a.o.d")
+    on, off = both(tree, lambda: depfile.mkdir(exist_ok=True))
+    assert on.code == off.code, f"{on.code} {off.code}"
+    depfile.is_dir() and depfile.rmdir()
+    tree.judge()
+    tree.plan("-I../inc", "build sub/deep/a.o: kept ../a.c\n")
+    tree.judge()
+    subprocess.run(["rm", "-r", "sub"], cwd=tree.build_dir, check=True)
+    assert tree.judge().hits() == ["sub/deep/a.o"]
+
+
+def outputs_that_are_directories(tanto, place):
+    """Ninja fails; so does the compiler."""
+    tree = Tree(tanto, place, FILES)
+    tree.fill()
+    codes = []
+    for mode in ("on", "off"):
+        tree.empty()
+        tree.path("build/a.o").mkdir()
+        codes.append(tree.build(mode).code)
+        tree.path("build/a.o").rmdir()
+    assert codes[0] == codes[1] != 0, codes
+
+
+@of_each(GCC, CLANG)
+def modes_follow_the_umask_of_now(tanto, place, kind):
+    tree = Tree(tanto, place, FILES, kind)
+    before = os.umask(0o022)
+    try:
+        tree.fill()
+        for mask in (0o077, 0o022, 0o002, 0o027):
+            os.umask(mask)
+            tree.judge("hit")
+            tree.plan("-I../inc", "build a.o: kept ../a.c\n")
+            tree.judge("hit")
+            tree.plan("-I../inc")
+    finally:
+        os.umask(before)
+
+
+@of_each(GCC, CLANG)
+def restored_outputs_are_newer_than_their_inputs(tanto, place, kind):
+    files = FILES | {"gen.in": "int x;\n", "b.c": '#include "gen.h"\n'}
+    tree = Tree(tanto, place, files, kind)
+    tree.plan("-I../inc -I.", "build gen.h: copy ../gen.in\nbuild a.o: cc ../a.c\nbuild b.o: cc ../b.c || gen.h\nbuild c.o: kept ../a.c | b.o\n")
+    for _ in range(5):
+        for name in ("a.c", "inc/h.h", "gen.in"):
+            os.utime(tree.path(name))
+        tree.judge()
+        tree.empty()
+        began = time.time() - 0.1
+        os.utime(tree.path("a.c"))
+        assert tree.build().code == 0
+        times = {name: tree.path(name).stat().st_mtime_ns for name in ("a.c", "inc/h.h", "build/a.o", "build/c.o", "build/b.o")}
+        assert times["build/a.o"] >= max(times["a.c"], times["inc/h.h"]) and times["build/c.o"] >= times["build/b.o"], times
+        assert min(times["build/a.o"], times["build/b.o"]) >= began * 1e9, "the time of the first build"
+    # Headers from the future.
+    later = time.time() + 10000
+    os.utime(tree.path("inc/h.h"), (later, later))
+    tree.empty()
+    assert tree.build().code == 0 and tree.path("build/a.o").exists()
+
+
+def edits_right_after_a_hit_are_seen(tanto, place):
+    tree = Tree(tanto, place, FILES)
+    tree.fill()
+    for number in range(15):
+        tree.write("inc/h.h", "#define H 1\n")
+        tree.empty()
+        assert tree.build().code == 0
+        tree.write("a.c", FILES["a.c"] + f"int x{number};\n")
+        said = tree.run("ninja", "-n").stdout
+        assert "no work to do" not in said
+        if number % 2:
+            assert tree.run("ninja").returncode == 0
+        tree.judge(empty=False)
+
+
+def a_clean_build_in_place(tanto, place):
+    """Touched files: content decides, also after hits."""
+    tree = Tree(tanto, place, FILES)
+    tree.fill()
+    tree.empty()
+    tree.build()
+    time.sleep(0.02)
+    for name in FILES:
+        os.utime(tree.path(name))
+    built = tree.build()
+    assert built.uses == {} and "same content" in built.printed, built.printed
+    tree.assert_done()
+    tree.write("inc/h.h", "#define H 2\n")
+    assert tree.build().uses == {"a.o": "changed"}
+    tree.write("inc/h.h", "#define H 1\n")
+    assert tree.build().uses == {"a.o": "hit"}
+    tree.assert_done()
+
+
+def cache_off_after_on(tanto, place):
+    tree = Tree(tanto, place, FILES)
+    tree.fill()
+    tree.empty()
+    before = snapshot(tree.cache())
+    built = tree.build("off")
+    assert built.uses == {"a.o": ""} and snapshot(tree.cache()) == before
+    # Not asked for: off.
+    tree.empty()
+    ran = tree.run(tanto, "build", "-v")
+    assert "(from cache)" not in ran.stdout
+    tree.empty()
+    ran = tree.run(tanto, "build", "-v", "--cache=on")
+    assert "(from cache)" in ran.stdout, ran.stdout
+
+
+def snapshot(directory):
+    return {path.relative_to(directory): path.lstat().st_mtime_ns for path in directory.rglob("*")}
+
+
+def cache_read_stores_nothing(tanto, place):
+    tree = Tree(tanto, place, FILES | {"b.c": "int b;\n"})
+    tree.plan("-I../inc")
+    tree.fill()
+    before = snapshot(tree.cache())
+    for name in ("actions", "blobs", ""):
+        tree.cache(name).chmod(0o500)
+    tree.plan("-I../inc", "build a.o: cc ../a.c\nbuild b.o: cc ../b.c\n")
+    built = tree.judge({"a.o": "hit", "b.o": "new"}, mode="read")
+    built = tree.judge({"a.o": "hit", "b.o": "new"}, mode="read")
+    assert snapshot(tree.cache()) == before
+    # It does not exist.
+    tree.environment["XDG_CACHE_HOME"] = str(place / "none")
+    tree.judge(mode="read")
+    assert not tree.cache().exists()
+    assert built.code == 0
+
+
+def a_dry_run_restores_nothing(tanto, place):
+    tree = Tree(tanto, place, FILES)
+    tree.fill()
+    tree.empty()
+    before = snapshot(tree.cache())
+    built = tree.build("on", "-n")
+    assert built.code == 0 and built.files == {} and not tree.path("build/a.o.d").exists()
+    assert snapshot(tree.cache()) == before and sorted(path.name for path in tree.build_dir.iterdir()) == ["build.ninja"]
+
+
+RULES = """
+rule restat
+  command = gcc -I../inc -MD -MF $out.d -c $in -o $out
+  depfile = $out.d
+  restat = 1
+rule console
+  command = gcc -I../inc -c $in -o $out
+  pool = console
+rule response
+  command = gcc -I../inc -c $in -o $out @$out.rsp
+  rspfile = $out.rsp
+  rspfile_content = -DX=1
+rule shell
+  command = : && gcc -I../inc -c $in -o $out
+rule more
+  command = gcc -I../inc -c $in -o a8.o
+rule pool
+  command = gcc -I../inc -MMD -c $in -o $out
+  depfile = a9.d
+  deps = gcc
+  pool = one
+pool one
+  depth = 1
+"""
+
+
+def kinds_of_rules(tanto, place):
+    tree = Tree(tanto, place, FILES)
+    edges = RULES + "build a1.o: restat ../a.c\nbuild a2.o: console ../a.c\nbuild a3.o: response ../a.c\nbuild a4.o: shell ../a.c\n"
+    edges += "build a5.o: copy a1.o\nbuild a6.o | a7.o: cc ../a.c\nbuild a8.o a8.x: more ../a.c\nbuild a9.o: pool ../a.c\n"
+    tree.plan("-I../inc", edges.replace("build a6.o | a7.o: cc ../a.c\n", "").replace(" a8.x", ""))
+    tree.judge()
+    uses = tree.judge().uses
+    expected = dict.fromkeys(("a1.o", "a8.o", "a9.o"), "hit") | dict.fromkeys(("a2.o", "a3.o", "a4.o", "a5.o"), "not cacheable")
+    assert uses == expected, uses
+    tree.write("inc/h.h", "#define H 2\n")
+    tree.judge(dict.fromkeys(("a1.o", "a8.o", "a9.o"), "changed"))
+    # More outputs than the compiler writes.
+    tree.plan("-I../inc", "build a6.o | a7.o: cc ../a.c\n")
+    assert tree.build().uses == {"a6.o a7.o": "not cacheable"}
+
+
+def the_cost_of_the_real_compile_stays(tanto, place):
+    """The log and the history keep the time of the run that was saved."""
+    tree = Tree(tanto, place, FILES)
+    make_wrapper(place / "bin/gcc", "gcc")
+    tree.environment["PATH"] = f"{place / 'bin'}:{tree.environment['PATH']}"
+    # A compile that takes a while.
+    lines = "".join(f"int f{number}(int a) {{ return a * {number} + g(a, {number}); }}\n" for number in range(3000))
+    tree.write("a.c", "int g(int, int);\n" + lines)
+    tree.plan("-O2 -I../inc")
+    assert tree.build().code == 0
+    real = duration(tree)
+    assert real > 100, real
+    for _ in range(3):
+        tree.empty()
+        built = tree.build()
+        assert built.uses == {"a.o": "hit"}
+        assert abs(duration(tree) - real) <= max(20, real // 2), f"{duration(tree)} ms instead of {real}"
+    again = tree.run(tanto, "build", "--again", "a.o", "--format=jsonl", "--cache=off")
+    expected = re.search(r'"expected_ms":(\d+)', again.stdout)
+    assert expected and int(expected[1]) > real // 2, again.stdout
+
+
+def duration(tree):
+    lines = [line.split("\t") for line in (tree.build_dir / ".ninja_log").read_text().splitlines()[1:]]
+    return next(int(line[1]) - int(line[0]) for line in lines if line[3] == "a.o")
+
+
+def printed_lines(tanto, place):
+    tree = Tree(tanto, place, {"a.c": "#warning look\n"})
+    tree.fill()
+    tree.empty()
+    ran = tree.run(tanto, "build", "-v", "--cache=on")
+    assert "gcc -I../inc -MD -MF a.o.d -c ../a.c -o a.o (from cache)\n" in ran.stdout and "look" in ran.stdout, ran.stdout
+    tree.empty()
+    ran = tree.run(tanto, "build", "--quiet", "--cache=on")
+    assert "look" in ran.stdout and "from cache" not in ran.stdout, ran.stdout
+
+
+def an_option_for_one_target(tanto, place):
+    """--again asks for a run of the command."""
+    tree = Tree(tanto, place, FILES)
+    tree.fill()
+    ran = tree.run(tanto, "build", "--cache=on", "--again", "a.o", "-v")
+    assert ran.returncode == 0, ran.stdout
+    tree.assert_done()
+
+
+if __name__ == "__main__":
+    main(__doc__, globals())
