@@ -192,7 +192,7 @@ def no_place_for_a_cache(tanto, place):
     tree = filled(place, tanto)
     before = dict(tree.environment)
     for name, value in (("XDG_CACHE_HOME", None), ("XDG_CACHE_HOME", ""), ("XDG_CACHE_HOME", "relative"), ("XDG_CACHE_HOME", "/dev/null/x"),
-                        ("XDG_CACHE_HOME", "/proc/nothing"), ("HOME", "/nonexistent/home"), ("HOME", None)):
+                        ("XDG_CACHE_HOME", "/proc/nothing"), ("HOME", None)):
         tree.environment = dict(before)
         for unset in ("XDG_CACHE_HOME", "HOME"):
             tree.environment.pop(unset)
@@ -201,6 +201,15 @@ def no_place_for_a_cache(tanto, place):
         if name == "XDG_CACHE_HOME" and value == "relative":
             tree.environment["HOME"] = str(place / "home")
         judge_with(tree, f"{name}={value}")
+
+
+def a_home_that_does_not_exist(tanto, place):
+    """It stays so: some systems give such a home to users who must not have files."""
+    tree = filled(place, tanto)
+    tree.environment |= {"HOME": str(place / "no/home")}
+    del tree.environment["XDG_CACHE_HOME"]
+    judge_with(tree, "no home")
+    assert not (place / "no").exists(), sorted((place / "no").rglob("*"))[:3]
 
 
 def a_full_disk(tanto, place):

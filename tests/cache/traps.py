@@ -337,7 +337,7 @@ def variables_of_no_concern(tanto, place, kind):
     tree.fill()
     (place / "temporary").mkdir()
     values = {"OLDPWD": "/usr", "SHLVL": "7", "_": "/usr/bin/x", "CI": "1", "TMPDIR": str(place / "temporary"), "TERM": "dumb",
-              "COLUMNS": "33", "GITHUB_SHA": "abc", "HOME": "/nonexistent", "USER": "x", "TZ": "Asia/Tokyo", "MAKEFLAGS": "-j2"}
+              "COLUMNS": "33", "GITHUB_SHA": "abc", "HOME": "/", "USER": "x", "TZ": "Asia/Tokyo", "MAKEFLAGS": "-j2"}
     for name, value in values.items():
         tree.environment[name] = value
         built = tree.judge()

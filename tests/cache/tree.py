@@ -245,7 +245,7 @@ extern char **environ;
 static int there(const char *path) { return syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0; }
 static void meet(const char *moment) {
   char path[4096] = MEETING, *end = path + strlen(path);
-  if (!there(path)) return;
+  if (!path[0] || !there(path)) return;
   strcat(strcpy(end, moment), ".here");
   close((int)syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_WRONLY, 0666));
   strcat(strcpy(end, moment), ".go");
@@ -266,7 +266,7 @@ int main(int argc, char **argv) {
 """
 
 
-def make_wrapper(path, real="gcc", extra="", meeting="/nonexistent"):
+def make_wrapper(path, real="gcc", extra="", meeting=""):
     """A program that passes its words and `extra` to a compiler."""
     path.parent.mkdir(parents=True, exist_ok=True)
     words = {"REAL": shutil.which(real) or real, "EXTRA": extra, "MEETING": str(meeting)}
