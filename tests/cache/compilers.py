@@ -7,11 +7,16 @@ Prints "ok NAME" or "not ok NAME"."""
 
 import os
 import shutil
+import socket
 import subprocess
+import threading
 
 from tree import CLANG, GCC, Tree, main, make_wrapper, of_each
 
-FILES = {"a.c": '#include "h.h"\nint f(void) { return H + VERSION; }\n', "inc/h.h": "#define H 1\n#ifndef VERSION\n#define VERSION 0\n#endif\n"}
+FILES = {
+    "a.c": '#include "h.h"\nint f(void) { return H + VERSION; }\n',
+    "inc/h.h": "#define H 1\n#ifndef VERSION\n#define VERSION 0\n#endif\n",
+}
 
 
 def put_first(tree, *dirs):
@@ -79,15 +84,15 @@ def another_assembler_is_found_first(tanto, place, kind):
     put_first(tree, "bin")
     tree.trap(lambda: make_wrapper(tree.path("bin/as"), "as", "--defsym=one=1"), "changed")
     tree.trap(lambda: make_wrapper(tree.path("bin/as"), "as", "--defsym=two=1"), "changed")
-    tree.path("bin/as").chmod(0o644)
-    tree.trap(lambda: tree.path("bin/as").chmod(0o755))
+    tree.trap(lambda: tree.path("bin/as").chmod(0o644))
+    tree.trap(lambda: tree.path("bin/as").chmod(0o755), cached=False)
     tree.trap(lambda: tree.path("bin/as").unlink())
     # Beside PATH: -B, and the directories in which gcc looks for its own programs.
     tree.plan("-I../inc -B../tools")
     tree.path("tools").mkdir()
     tree.trap(lambda: make_wrapper(tree.path("tools/as"), "as", "--defsym=six=1"), "changed")
-    tree.path("tools/as").chmod(0o644)
-    tree.trap(lambda: tree.path("tools/as").chmod(0o755))
+    tree.trap(lambda: tree.path("tools/as").chmod(0o644))
+    tree.trap(lambda: tree.path("tools/as").chmod(0o755), cached=False)
 
 
 @of_each(GCC)
@@ -135,6 +140,99 @@ def compilers_that_are_scripts_are_not_cached(tanto, place, kind):
             assert tree.judge().hits() == []
 
 
+def hiding(place, body, *options):
+    """A compiler in C with this body; `words` are those of the real one."""
+    source = f"""
+#define _GNU_SOURCE
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <string.h>
+#include <unistd.h>
+extern char **environ;
+int main(int argc, char **argv) {{
+  char *real = "{shutil.which('gcc')}", **words = argv;
+  int status = 0; (void)argc; (void)status; words[0] = real;
+  {body}
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}}
+"""
+    place.parent.mkdir(exist_ok=True)
+    subprocess.run(["gcc", "-x", "c", "-w", *options, "-o", place, "-"], input=source.encode(), check=True)
+
+
+HIDING = {
+    "a static program": ("execv(real, words);", "-static"),
+    "no library for the child": ('unsetenv("LD_PRELOAD"); execv(real, words);',),
+    "no variables for the child": ('char *none[] = {"PATH=/usr/bin:/bin", 0}; execve(real, words, none);',),
+    "a fork by a system call": (
+        "int child = (int)syscall(SYS_fork); if (!child) execv(real, words); waitpid(child, &status, 0);",),
+    "execve by a system call": ("syscall(SYS_execve, real, words, environ);",),
+    "execve by a system call in a fork": (
+        "int child = fork(); if (!child) syscall(SYS_execve, real, words, environ); waitpid(child, &status, 0);",),
+    "another group of processes": (
+        "int child = vfork(); if (!child) { setsid(); execv(real, words); } waitpid(child, &status, 0);",),
+}
+
+
+@of_each(("gcc",))
+def compilers_that_hide_what_they_do(tanto, place, kind):
+    for number, (what, (body, *options)) in enumerate(HIDING.items()):
+        tree = Tree(tanto, place / str(number), FILES, kind)
+        hiding(tree.path("bin/gcc"), body, *options)
+        put_first(tree, "bin")
+        try:
+            for text in ("#define H 1\n#define VERSION 1\n", "#define H 2\n#define VERSION 1\n"):
+                tree.write("inc/h.h", text)
+                tree.judge()
+                tree.judge()
+        except AssertionError as error:
+            raise AssertionError(f"{what}: {error}") from error
+
+
+class Server:
+    """Compiles for others, as distcc, icecc and sccache do."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(str(path))
+        self.socket.listen()
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            client = self.socket.accept()[0]
+            with client, client.makefile("rw") as file:
+                cwd, *words = file.readline().rstrip("\n").split("\t")
+                ran = subprocess.run(["gcc", *words], cwd=cwd)
+                file.write(str(ran.returncode))
+
+
+@of_each(("gcc",))
+def a_compiler_that_asks_a_server(tanto, place, kind):
+    """The server reads the files, which nobody sees."""
+    tree = Tree(tanto, place, FILES, kind)
+    Server(place / "socket")
+    body = f"""
+  struct sockaddr_un to = {{AF_UNIX, "{place / 'socket'}"}};
+  char text[9000]; int at = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (connect(at, (struct sockaddr *)&to, sizeof to)) return 9;
+  getcwd(text, 4000);
+  for (int i = 1; i < argc; i++) strcat(strcat(text, "\\t"), argv[i]);
+  write(at, strcat(text, "\\n"), strlen(text) + 1);
+  return read(at, text, 1) == 1 ? text[0] - '0' : 9;
+"""
+    hiding(tree.path("bin/gcc"), body)
+    put_first(tree, "bin")
+    for number in (1, 2):
+        tree.write("inc/h.h", f"#define H {number}\n#define VERSION 1\n")
+        tree.judge()
+        assert tree.judge().hits() == []
+
+
 @of_each(("gcc",))
 def ccache_is_not_cached(tanto, place, kind):
     if not shutil.which("ccache"):
@@ -176,13 +274,15 @@ int main(int argc, char **argv) {{
 
     def library(directory, version):
         tree.path(directory).mkdir(exist_ok=True)
-        command = ["gcc", "-shared", "-fPIC", f'-DVERSION="-DVERSION={version}"', "-o", tree.path(directory) / "new.so", source]
+        new = tree.path(directory) / "new.so"
+        command = ["gcc", "-shared", "-fPIC", f'-DVERSION="-DVERSION={version}"', "-o", new, source]
         subprocess.run(command, check=True)
-        (tree.path(directory) / "new.so").rename(tree.path(directory) / "libextra.so")
+        new.rename(tree.path(directory) / "libextra.so")
 
     library("lib", 1)
     tree.path("bin").mkdir()
-    command = ["gcc", main_source, f"-L{tree.path('lib')}", "-lextra", f"-Wl,-rpath,{tree.path('lib')}", "-o", tree.path("bin/gcc")]
+    lib = tree.path("lib")
+    command = ["gcc", main_source, f"-L{lib}", "-lextra", f"-Wl,-rpath,{lib}", "-o", tree.path("bin/gcc")]
     subprocess.run(command, check=True)
     put_first(tree, "bin")
     tree.trap(lambda: library("lib", 2), "changed")

@@ -15,8 +15,11 @@ import time
 
 from tree import GCC, Tree, main, of_each
 
-FILES = {"a.c": '#include "h.h"\n#warning look\nint f(void) { return H; }\n', "b.c": '#include "h.h"\nint g(void) { return H; }\n',
-         "inc/h.h": "#define H 1\n"}
+FILES = {
+    "a.c": '#include "h.h"\n#warning look\nint f(void) { return H; }\n',
+    "b.c": '#include "h.h"\nint g(void) { return H; }\n',
+    "inc/h.h": "#define H 1\n",
+}
 EDGES = "build a.o: cc ../a.c\nbuild b.o: cc ../b.c\n"
 SEED = int(os.environ.get("CACHE_SEED") or random.randrange(1 << 32))
 KILLS = int(os.environ.get("CACHE_KILLS", 30))
@@ -30,7 +33,8 @@ def filled(place, tanto, edges=EDGES, files=FILES):
 
 
 def warnings(built):
-    return [line for line in built.printed.splitlines() if '"level":"warning"' in line or "warning" in line and not line.startswith("{")]
+    lines = [line for line in built.printed.splitlines() if "warning" in line]
+    return [line for line in lines if '"level":"warning"' in line or not line.startswith("{")]
 
 
 def judge_with(tree, what, most=1):
@@ -54,8 +58,8 @@ def damages(text, choice):
     """Ways to damage a file."""
     at = choice.randrange(len(text)) if text else 0
     flipped = text[:at] + bytes([text[at] ^ (1 << choice.randrange(8))]) + text[at + 1:] if text else b"x"
-    return {"a flipped bit": flipped, "half of it": text[:len(text) // 2], "nothing": b"", "garbage": choice.randbytes(len(text)),
-            "a longer one": text + b"\0" * 100}
+    half, garbage, longer = text[:len(text) // 2], choice.randbytes(len(text)), text + b"\0" * 100
+    return {"a flipped bit": flipped, "half of it": half, "nothing": b"", "garbage": garbage, "a longer one": longer}
 
 
 def damaged_files(tanto, place):
@@ -79,12 +83,14 @@ def damaged_files(tanto, place):
 def files_of_other_kinds(tanto, place):
     """A directory, a link, a pipe or nothing in the place of each file; and files without permissions."""
     tree = filled(place, tanto)
-
-    def pipe(path):
-        os.mkfifo(path)
-
-    kinds = {"a directory": lambda path: path.mkdir(), "a full directory": lambda path: (path / "x").mkdir(parents=True), "a pipe": pipe,
-             "a link": lambda path: path.symlink_to("/etc/passwd"), "a link to itself": lambda path: path.symlink_to(path), "nothing": lambda path: None}
+    kinds = {
+        "a directory": lambda path: path.mkdir(),
+        "a full directory": lambda path: (path / "x").mkdir(parents=True),
+        "a pipe": os.mkfifo,
+        "a link": lambda path: path.symlink_to("/etc/passwd"),
+        "a link to itself": lambda path: path.symlink_to(path),
+        "nothing": lambda path: None,
+    }
     names = [path.relative_to(tree.cache()) for path in cache_files(tree)]
     for what, make in kinds.items():
         for name in names:
@@ -102,13 +108,16 @@ def files_of_other_kinds(tanto, place):
 def directories_of_other_kinds(tanto, place):
     tree = filled(place, tanto)
     for name in ("actions", "blobs", "blobs/temp", "blobs/bad", ""):
-        for make in (lambda path: path.write_text("x"), lambda path: path.symlink_to("nowhere"), lambda path: path.mkdir(mode=0o000)):
+        for make in (lambda path: path.write_text("x"), lambda path: path.symlink_to("nowhere"), lambda path: path.mkdir(0)):
             path = tree.cache(name)
             if path.exists():
                 shutil.rmtree(path)
             make(path)
             judge_with(tree, f"in the place of {name or 'the directory'}")
-            shutil.rmtree(tree.cache()) if tree.cache().is_dir() and not tree.cache().is_symlink() else tree.cache().unlink()
+            if tree.cache().is_dir() and not tree.cache().is_symlink():
+                shutil.rmtree(tree.cache())
+            else:
+                tree.cache().unlink()
             tree.fill()
 
 
@@ -191,8 +200,8 @@ def read_only_directories(tanto, place):
 def no_place_for_a_cache(tanto, place):
     tree = filled(place, tanto)
     before = dict(tree.environment)
-    for name, value in (("XDG_CACHE_HOME", None), ("XDG_CACHE_HOME", ""), ("XDG_CACHE_HOME", "relative"), ("XDG_CACHE_HOME", "/dev/null/x"),
-                        ("XDG_CACHE_HOME", "/proc/nothing"), ("HOME", None)):
+    cases = [("XDG_CACHE_HOME", value) for value in (None, "", "relative", "/dev/null/x", "/proc/nothing")]
+    for name, value in [*cases, ("HOME", None)]:
         tree.environment = dict(before)
         for unset in ("XDG_CACHE_HOME", "HOME"):
             tree.environment.pop(unset)
@@ -250,7 +259,8 @@ def many(count):
     """Sources, and the edges that compile them."""
     files = {f"s{number}.c": f'#include "h.h"\nint f{number}(void) {{ return H + {number}; }}\n' for number in range(count)}
     edges = "".join(f"build s{number}.o: cc ../s{number}.c\n" for number in range(count))
-    return files | {"inc/h.h": "#define H 1\n"}, edges + "build all.txt: copy " + " ".join(f"s{number}.o" for number in range(count)) + "\n"
+    joined = "build all.txt: copy " + " ".join(f"s{number}.o" for number in range(count)) + "\n"
+    return files | {"inc/h.h": "#define H 1\n"}, edges + joined
 
 
 def two_builds_at_once(tanto, place):
@@ -289,7 +299,8 @@ def killed_builds(tanto, place):
         if choice.random() < 0.6:
             tree.empty()
         how = signal.SIGINT if choice.random() < 0.2 else signal.SIGKILL
-        running = subprocess.Popen(tree.words("on"), cwd=tree.build_dir, env=tree.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        running = subprocess.Popen(tree.words("on"), cwd=tree.build_dir, env=tree.environment, **quiet)
         time.sleep(choice.random() * 0.3)
         running.send_signal(how)
         running.wait()

@@ -3,8 +3,9 @@
 
     tests/cache/edits.py TANTO [--seed N] [--edits N] [--keep DIR]
 
-Two worktrees of one repository share a cache, and so do build directories for gcc and clang, with relative and with absolute paths.
-Edits are of sources, generated and shadowed headers, links, branches, variables and compilers. Prints the seed and the rate of hits."""
+Two worktrees of one repository share a cache, and so do build directories for gcc and clang, with relative and with
+absolute paths. Edits are of sources, generated and shadowed headers, links, branches, variables and compilers. Prints the
+seed and the rate of hits."""
 
 import argparse
 import collections
@@ -54,7 +55,8 @@ def files():
         found[f"inc/second/h{number}.h"] = f"{once}static const int v{number} = 100;\n#line 1000\n{end}"
     # One that is found only by its second name, and one that includes the next of its name.
     found["inc/first/h4.h"] = "#include_next <h4.h>\nstatic const int first4 = 100;\n"
-    found |= {"inc/third/unused.h": "", "gen.in": "static const int NAME = 100;\n", "env/env.h": "static const int env = 100;\n", ".gitignore": "build*\n"}
+    found |= {"inc/third/unused.h": "", "gen.in": "static const int NAME = 100;\n", ".gitignore": "build*\n"}
+    found["env/env.h"] = "static const int env = 100;\n"
     return found
 
 
@@ -237,9 +239,10 @@ class World:
             path.write_text("no precompiled header")
 
     def edit(self, root):
-        often = [self.change, self.change_source, self.shadow, self.maybe, self.turn_link, self.turn_directory, self.same_in_both,
-                 self.same_in_both, self.switch, self.restore_all, self.restore_all, self.clock_backwards]
-        rare = [self.variable, self.environment_header, self.compiler, self.precompile, self.message, self.touch_all, self.remove]
+        often = [self.change, self.change_source, self.shadow, self.maybe, self.turn_link, self.turn_directory, self.switch,
+                 self.same_in_both, self.same_in_both, self.restore_all, self.restore_all, self.clock_backwards]
+        rare = [self.variable, self.environment_header, self.compiler, self.precompile, self.message, self.touch_all,
+                self.remove]
         kind = self.random.choice(often if self.random.random() < 0.75 else rare)
         self.log.append(f"{kind.__name__} {root.name}")
         kind(root)
@@ -273,7 +276,8 @@ class World:
             # First in the directory as it is.
             tree.build("on", *words)
         tree.empty()
-        shutil.rmtree(tree.build_dir / "gen", ignore_errors=True) if self.random.random() < 0.2 else None
+        if self.random.random() < 0.2:
+            shutil.rmtree(tree.build_dir / "gen", ignore_errors=True)
         cached = tree.build("on", *words)
         if cached.code == 0:
             tree.assert_done(cached.printed)

@@ -18,6 +18,8 @@ FILES = {
 WIDE = '#define J_(a, b) a##b\n#define J(a, b) J_(a, b)\nstatic const int *const wide_@ = (const int *)J(L, __FILE__);\n'
 WIDE += "const int *get_@(void) { return wide_@; }\n"
 
+EDGES = "build a.o: cc ../a.c\n"
+
 
 def git(place, *words):
     more = ["-c", "user.name=x", "-c", "user.email=x", "-c", "init.defaultBranch=main", "-c", "commit.gpgsign=false"]
@@ -27,7 +29,7 @@ def git(place, *words):
 class Pair:
     """A repository and a worktree of it, with one cache. The names have different lengths."""
 
-    def __init__(self, tanto, place, files, kind=GCC, flags="-I../inc", edges="build a.o: cc ../a.c\n", names=("one", "the/second")):
+    def __init__(self, tanto, place, files, kind=GCC, flags="-I../inc", edges=EDGES, names=("one", "the/second")):
         make = lambda name: Tree(tanto, place / name, {}, kind, cache=place / "xdg")
         self.one = make(names[0])
         for name, text in files.items():
@@ -41,7 +43,7 @@ class Pair:
         self.trees = [self.one, self.two]
         self.plan(flags, edges)
 
-    def plan(self, flags, edges="build a.o: cc ../a.c\n"):
+    def plan(self, flags, edges=EDGES):
         for tree in self.trees:
             tree.plan(flags, edges)
 
@@ -124,7 +126,8 @@ def system_headers_with_long_names(tanto, place, kind):
     """Gcc takes the real path of a system header if that is shorter."""
     for names in (("o", "a_name/that/is/very/long/and/longer/still"), ("a_name/that/is/very/long/and/longer/still", "o")):
         number = len(list(place.iterdir()))
-        pair = Pair(tanto, place / str(number), {"a.c": '#include <h.h>\n', "inc/h.h": WIDE.replace("@", "header")}, kind, names=names)
+        files = {"a.c": "#include <h.h>\n", "inc/h.h": WIDE.replace("@", "header")}
+        pair = Pair(tanto, place / str(number), files, kind, names=names)
         length = len(str(pair.one.place) + str(pair.two.place)) // 4
         for tree in pair.trees:
             tree.environment["C_INCLUDE_PATH"] = "../inc/" + "../inc/" * (length // 7)
@@ -161,6 +164,36 @@ def deps_in_the_first_checkout(tanto, place, kind):
 
 
 @of_each()
+def an_include_of_the_second_checkout(tanto, place, kind):
+    """The prefix map of the first does not change its name, that of the second does."""
+    text = '#include "{root}/inc/h.h"\nconst char *name(void) { return file(); }\n'
+    files = {"a.c": '#include "config.h"\n', "inc/h.h": "static const char *file(void) { return __FILE__; }\n"}
+    for flags in (f"-g {MAP} -I../inc", f"-O2 {MAP} -I../inc", "-O2 -I../inc"):
+        number = len(list(place.iterdir()))
+        pair = Pair(tanto, place / str(number), files, kind)
+        for tree in pair.trees:
+            tree.write("inc/config.h", text.replace("{root}", str(pair.two.place)))
+        pair.plan(flags)
+        pair.judge()
+
+
+@of_each()
+def a_path_that_ends_like_the_root(tanto, place, kind):
+    """/usr/src/h.h is not in /src."""
+    pair = Pair(tanto, place, {"a.c": '#include <h.h>\n'}, kind, flags=f"-O2 -g {MAP}")
+    inner = place / "deep" / str(pair.one.place).lstrip("/") / "inc"
+    inner.mkdir(parents=True)
+    (inner / "h.h").write_text("#warning look\nint h;\n")
+    for tree in pair.trees:
+        tree.environment["CPATH"] = str(inner)
+    pair.judge()
+    for tree in pair.trees:
+        tree.environment["CPATH"] = ""
+    pair.plan(f"-O2 -g {MAP} -I{inner}")
+    pair.judge()
+
+
+@of_each()
 def a_message_about_the_first_checkout(tanto, place, kind):
     pair = pair_with_header(place, tanto, kind, "#define H 1\n#warning see {one}/inc/h.h\n")
     first, second = pair.judge()
@@ -177,7 +210,7 @@ def a_text_with_the_path_of_the_first_checkout(tanto, place, kind):
 def a_neighbour_whose_name_begins_alike(tanto, place, kind):
     """Prefix maps change /tree2, too, if they are for /tree."""
     text = "const char *name(void) { return __FILE__; }\n"
-    for tail in ("2", "-more", ".x", "_x"):
+    for tail in ("2", "-more", ".x", "_x", "%x", "@x", ",x", "=x"):
         number = len(list(place.iterdir()))
         pair = Pair(tanto, place / str(number), {"a.c": '#include "n.h"\n', "x": ""}, kind, flags=f"-O2 -g {MAP}")
         neighbour = place / str(number) / ("one" + tail)

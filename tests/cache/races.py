@@ -83,7 +83,8 @@ def a_link_to_a_directory_is_retargeted_while_it_is_compiled(tanto, place):
 
 def a_link_to_a_header_is_retargeted_while_it_is_compiled(tanto, place):
     """Also in the build directory itself, and in those above it."""
-    for number, (flags, name) in enumerate((("-I../inc", "inc/h.h"), ("-I.", "build/h.h"), ("-I..", "h.h"), ("-I{root}", "h.h"))):
+    cases = (("-I../inc", "inc/h.h"), ("-I.", "build/h.h"), ("-I..", "h.h"), ("-I{root}", "h.h"))
+    for number, (flags, name) in enumerate(cases):
         meeting = Meeting(tanto, place / str(number), {"a.c": FILES["a.c"].replace('"h.h"', "<h.h>")}, flags)
         tree = meeting.tree
         now_and_old(tree)
@@ -140,7 +141,8 @@ def an_edit_after_the_comparison_is_seen_by_the_next_build(tanto, place):
 def an_older_header_comes_while_hits_are_restored(tanto, place):
     """A slow command runs between two hits that have the same header."""
     files = FILES | {"b.c": FILES["a.c"].replace("f(", "g("), "slow.in": "", "old.h": "#define H 2\n"}
-    edges = "rule slow\n  command = {slow} $in -c ../s.c -o $out\nbuild a.o: cc ../a.c\nbuild s.o: slow | a.o\nbuild b.o: cc ../b.c | s.o\n"
+    edges = "rule slow\n  command = {slow} $in -c ../s.c -o $out\n"
+    edges += "build a.o: cc ../a.c\nbuild s.o: slow | a.o\nbuild b.o: cc ../b.c | s.o\n"
     for number, mode in enumerate(("off", "on", "read")):
         root = place / str(number)
         meeting = Meeting(tanto, root, files | {"s.c": "int s;\n"}, edges=edges.replace("{slow}", str(root / "slow/gcc")))
@@ -185,10 +187,12 @@ def a_compile_that_is_not_stored_before_a_hit(tanto, place):
 
 @of_each(GCC, CLANG)
 def headers_that_the_build_makes(tanto, place, kind):
-    files = {"a.c": '#include "gen.h"\n#include "h.h"\nint f(void) { return H + G; }\n', "inc/h.h": "#define H 1\n", "gen.in": "#define G 1\n",
+    files = {"a.c": '#include "gen.h"\n#include "h.h"\nint f(void) { return H + G; }\n', "inc/h.h": "#define H 1\n",
+             "gen.in": "#define G 1\n",
              "b.c": '#if __has_include("gen.h")\n#include "gen.h"\nint g = G;\n#endif\n'}
     tree = Tree(tanto, place, files, kind)
-    edges = "build gen.h: copy ../gen.in\nbuild a.o: cc ../a.c || gen.h\nbuild b.o: cc ../b.c || gen.h\nbuild c.o: kept ../a.c | gen.h\n"
+    edges = "build gen.h: copy ../gen.in\nbuild a.o: cc ../a.c || gen.h\n"
+    edges += "build b.o: cc ../b.c || gen.h\nbuild c.o: kept ../a.c | gen.h\n"
     tree.plan("-I../inc -I.", edges)
     compiles = ["a.o", "b.o", "c.o"]
     tree.judge()
@@ -228,17 +232,12 @@ def precompiled_headers_and_their_users(tanto, place, kind):
 @of_each(GCC)
 def a_precompiled_header_that_comes_between(tanto, place, kind):
     """One compile looks for it before it is there, another after. The names for it differ."""
-    files = {"a.c": '#include "h.h"\nint f(void) { return H; }\n', "b.c": '#include "h.h"\nint g(void) { return H; }\n', "h.h": "#define H 1\n",
-             "other.h": "#define H 2\n"}
+    text = '#include "h.h"\nint f(void) { return H; }\n'
+    files = {"build/a.c": text, "build/b.c": text, "h.h": "#define H 1\n", "other.h": "#define H 2\n"}
     tree = Tree(tanto, place, files, kind)
-    head = "rule pch\n  command = gcc -x c-header -c $in -o $out\nbuild a.o: cc ../a.c\nbuild h.h: copy ../h.h\n"
-    users = ("build b.o: cc ../b.c || h.h\n", "build h.h.gch: pch ../other.h || a.o\nbuild b.o: cc ../b.c | h.h.gch || h.h\n")
+    head = "rule pch\n  command = gcc -x c-header -c $in -o $out\nbuild a.o: cc a.c | h.h\nbuild h.h: copy ../h.h\n"
+    users = ("build b.o: cc b.c || h.h\n", "build h.h.gch: pch ../other.h || a.o\nbuild b.o: cc b.c | h.h.gch || h.h\n")
     tree.outputs = lambda: {name: it for name, it in Tree.outputs(tree).items() if not name.endswith(".gch")}
-    for path in ("h.h", "other.h"):
-        tree.write(path, files[path])
-    tree.path("a.c").rename(tree.path("build/a.c"))
-    tree.path("b.c").rename(tree.path("build/b.c"))
-    head, users = head.replace("../a.c", "a.c | h.h"), [text.replace("../b.c", "b.c") for text in users]
     for order in ((0, 1, 0, 1), (1, 0, 1, 1, 0)):
         for which in order:
             tree.plan("-I../build", head + users[which])

@@ -188,12 +188,48 @@ def files_named_by_options(tanto, place, kind):
     tree = Tree(tanto, place, FILES, kind, flags="-I../inc -include ../pre.h")
     tree.write("pre.h", "int one;\n")
     tree.trap(lambda: tree.write("pre.h", "int two;\n"), "changed")
+    # It is looked for in the working directory first.
+    tree.write("inc/pre.h", "int ten;\n")
     tree.plan("-I../inc -include pre.h")
     tree.trap(lambda: tree.write("build/pre.h", "int six;\n"), "changed")
+    tree.write("macros.h", "#define H_ 1\n")
+    tree.write("a.c", FILES["a.c"] + "int h[H_ + 1];\n")
+    tree.plan("-I../inc -imacros ../macros.h")
+    tree.trap(lambda: tree.write("macros.h", "#define H_ 2\n"), "changed")
     tree.write("build/list", "-DH=1\n")
     for flags in ("@list", "-specs=../specs", "--specs=../specs", "-B../bin -wrapper env"):
         tree.plan("-I../inc " + flags)
         assert tree.judge("not cacheable").hits() == []
+
+
+@of_each()
+def odd_names(tanto, place, kind):
+    """Of sources, headers and directories. Some need a shell, and are not cached."""
+    for name in ("a b", "ä", "a'b", "a,b", "a=b", "a%b", "-a", "a#b", "a@b", "@a", "a;b", "a\xff"):
+        tree = Tree(tanto, place / str(len(list(place.iterdir()))), {}, kind, flags="-I../inc")
+        escaped = name.replace(" ", "$ ")
+        tree.write(f"src/{name}.c", f'#include "{name}.h"\nint f(void) {{ return H; }}\n')
+        tree.write(f"inc/{name}.h", "#define H 1\n")
+        tree.plan("-I../inc", f"build out/{escaped}.o: cc ../src/{escaped}.c\n")
+        try:
+            tree.judge()
+            uses = tree.judge().uses
+            tree.write(f"inc/{name}.h", "#define H 2\n")
+            tree.judge()
+        except AssertionError as error:
+            raise AssertionError(f"{name!r} ({uses}): {error}") from error
+
+
+@of_each()
+def many_directories_and_headers(tanto, place, kind):
+    """More names than the recorder remembers."""
+    files = {f"d11/h{number}.h": f"int h{number};\n" for number in range(900)}
+    files |= {f"d{number}/x": "" for number in range(11)}
+    files["a.c"] = "".join(f'#include "h{number}.h"\n' for number in range(900))
+    tree = Tree(tanto, place, files, kind, flags=" ".join(f"-I../d{number}" for number in range(12)))
+    tree.trap(lambda: tree.write("d7/h899.h", "int other;\n"), "changed")
+    tree.trap(lambda: tree.write("d0/h450.h", "int another;\n"), "changed")
+    tree.trap(lambda: tree.write("d11/h898.h", "int h8;\n"), "changed")
 
 
 @of_each(GCC)
@@ -241,7 +277,7 @@ def a_dependency_pragma_compares_times(tanto, place, kind):
     tree = Tree(tanto, place, {"a.c": '#pragma GCC dependency "inc/h.h"\nint f(void) { return 1; }\n', "inc/h.h": ""}, kind)
     os.utime(tree.path("inc/h.h"), (1_000_000_000, 1_000_000_000))
     os.utime(tree.path("a.c"), (1_100_000_000, 1_100_000_000))
-    tree.trap(lambda: os.utime(tree.path("inc/h.h")))
+    tree.trap(lambda: os.utime(tree.path("inc/h.h")), cached=False)
 
 
 @of_each()
@@ -329,6 +365,51 @@ def the_name_of_the_working_directory(tanto, place, kind):
     # It names another directory, and then this one.
     tree.trap(lambda: tree.link("stale", "build"))
     tree.trap(lambda: tree.environment.pop("PWD"))
+
+
+@of_each(GCC, CLANG)
+def the_option_for_another_directory(tanto, place, kind):
+    """`tanto build -C build` from elsewhere, also by another name of the directory."""
+    tree = Tree(tanto, place, FILES, kind, flags="-g -I../inc")
+    tree.fill()
+    tree.link("link", "build")
+    for directory in ("build", "link", "link/../build"):
+        for pwd in (place, place / "link", place / "build"):
+            tree.environment["PWD"] = str(pwd)
+            results = []
+            for mode in ("on", "off"):
+                tree.empty()
+                built = tree.build(mode, "-C", directory, cwd=place)
+                assert built.code == 0, built.printed
+                results.append((built.files, built.deps))
+            assert results[0] == results[1], f"{directory} {pwd}"
+
+
+@of_each(GCC)
+def a_variable_that_is_set_twice(tanto, place, kind):
+    """The first one counts for compilers."""
+    files = {"a.c": '#include <v.h>\nint f(void) { return H; }\n', "one/v.h": "#define H 1\n", "two/v.h": "#define H 2\n"}
+    tree = Tree(tanto, place, files, kind)
+    program = place / "twice"
+    source = """#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+extern char **environ;
+int main(int argc, char **argv) {
+  char *all[2000]; int count = 0, at = 2;
+  for (; at < argc && strcmp(argv[at], "--"); at++) all[count++] = argv[at];
+  for (char **it = environ; *it && count < 1990; it++) all[count++] = *it;
+  all[count] = 0;
+  return execve(argv[1], argv + at + 1, all);
+}
+"""
+    subprocess.run(["gcc", "-x", "c", "-o", program, "-"], input=source.encode(), check=True)
+    plain = tree.words
+    for values in (("../one", "../two"), ("../two", "../one"), ("../one", "../nothing")):
+        twice = [f"CPATH={value}" for value in values]
+        tree.words = lambda *words, twice=twice: [str(program), tree.tanto, *twice, "--", *plain(*words)]
+        tree.judge()
+        tree.judge()
 
 
 @of_each()

@@ -143,8 +143,8 @@ class Tree:
         assert "no work to do" in said.stdout, f"ninja has work to do: {said.stdout}{said.stderr}\n{printed}"
 
     def judge(self, expected=None, mode="on", empty=True, words=()):
-        """Builds from an empty directory (or continues in this one), and compares with a build without the cache. `expected`: how
-        each command uses the cache, or a dictionary of that."""
+        """Builds from an empty directory (or continues in this one), and compares with a build without the cache.
+        `expected`: how each command uses the cache, or a dictionary of that."""
         if empty:
             self.empty()
         cached = self.build(mode, *words)
@@ -171,9 +171,10 @@ class Tree:
         self.judge("hit")
         return first
 
-    def trap(self, edit, expected=None, changes=True):
-        """Fills the cache, edits, and judges. With `changes`, the edit has to change what a build gives."""
-        before = self.fill()
+    def trap(self, edit, expected=None, changes=True, cached=True):
+        """Fills the cache, edits, and judges. With `changes`, the edit has to change what a build gives. Without `cached`,
+        results need not be hits before the edit."""
+        before = self.fill() if cached else self.judge()
         edit()
         after = self.judge(expected)
         results = [(built.files, built.ends, built.deps) for built in (before, after)]
