@@ -13,7 +13,7 @@ from tree import CLANG, CLANG_FORK, GCC, Tree, main, of_each
 
 FILES = {
     "a.c": '#include <assert.h>\n#include "h.h"\nconst char *b = __BASE_FILE__;\nint f(int a) { assert(a); return h(a); }\n',
-    "inc/h.h": "static inline int h(int a) { assert(a > 1); return a + __FILE__[0]; }\n",
+    "inc/h.h": "#ifndef H\n#define H\nstatic inline int h(int a) { assert(a > 1); return a + __FILE__[0]; }\n#endif\n",
 }
 WIDE = '#define J_(a, b) a##b\n#define J(a, b) J_(a, b)\nstatic const int *const wide_@ = (const int *)J(L, __FILE__);\n'
 WIDE += "const int *get_@(void) { return wide_@; }\n"
@@ -38,7 +38,7 @@ class Pair:
         self.one.write(".gitignore", "build\n")
         git(self.one.place, "add", ".")
         git(self.one.place, "commit", "-m", "x")
-        git(self.one.place, "worktree", "add", place / names[1])
+        git(self.one.place, "worktree", "add", "--detach", place / names[1])
         self.two = make(names[1])
         self.trees = [self.one, self.two]
         self.plan(flags, edges)
@@ -155,6 +155,17 @@ def an_include_of_the_first_checkout(tanto, place, kind):
     # The header of the first has changed.
     pair.two.judge()
     pair.one.judge()
+    pair.two.judge()
+
+
+@of_each()
+def an_include_of_the_first_checkout_by_macros(tanto, place, kind):
+    """The header does not contain the path as a text."""
+    text = "#define A {parent}\n#define B {name}\n#define S_(a) #a\n#define S(a) S_(a)\n#include S(A/B/inc/h.h)\n"
+    parent, name = str(place), "one"
+    pair = pair_with_header(place, tanto, kind, text.replace("{parent}", parent).replace("{name}", name))
+    pair.one.judge()
+    pair.one.write("inc/h.h", "#define H 2\n")
     pair.two.judge()
 
 

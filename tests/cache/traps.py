@@ -205,7 +205,7 @@ def files_named_by_options(tanto, place, kind):
 @of_each()
 def odd_names(tanto, place, kind):
     """Of sources, headers and directories. Some need a shell, and are not cached."""
-    for name in ("a b", "ä", "a'b", "a,b", "a=b", "a%b", "-a", "a#b", "a@b", "@a", "a;b", "a\xff"):
+    for name in ("a b", "ä", "a'b", "a,b", "a=b", "a%b", "-a", "a#b", "a@b", "@a", "a~b", "a\xff"):
         tree = Tree(tanto, place / str(len(list(place.iterdir()))), {}, kind, flags="-I../inc")
         escaped = name.replace(" ", "$ ")
         tree.write(f"src/{name}.c", f'#include "{name}.h"\nint f(void) {{ return H; }}\n')
@@ -297,6 +297,39 @@ def variables_that_add_directories(tanto, place, kind):
     tree.write("build/v.h", "#define H 3\n")
     tree.trap(lambda: tree.environment.update({"CPATH": ":../one"}))
     tree.fill()
+
+
+@of_each()
+def variables_that_add_options(tanto, place, kind):
+    """And those that make compilers write more files."""
+    files = {"a.c": '#include "h.h"\nint f(void) { return H; }\n', "inc/h.h": "#ifndef H\n#define H 1\n#endif\n"}
+    tree = Tree(tanto, place, files, kind)
+    tree.fill()
+    more = place / "more"
+    values = {"CCC_OVERRIDE_OPTIONS": "+-DH=2", "DEPENDENCIES_OUTPUT": str(more), "SUNPRO_OUTPUT": str(more),
+              "CC_PRINT_HEADERS": "1", "CC_PRINT_OPTIONS": "1", "GCC_COMPARE_DEBUG": "1", "CC_PRINT_OPTIONS_FILE": str(more)}
+    for name, value in values.items():
+        tree.environment[name] = value
+        found = []
+        for mode in ("on", "off"):
+            more.unlink(missing_ok=True)
+            tree.empty()
+            built = tree.build(mode)
+            found.append((built.code, built.ends, built.files, more.exists()))
+        assert found[0] == found[1], f"{name}: {found}"
+        del tree.environment[name]
+
+
+@of_each(CLANG)
+def configuration_files_of_clang(tanto, place, kind):
+    """Clang looks for them beside its program."""
+    tree = Tree(tanto, place, {"a.c": "#ifndef H\n#define H 1\n#endif\nint f(void) { return H; }\n"}, ("clang", *kind[1:]))
+    tree.path("bin").mkdir()
+    shutil.copy(os.path.realpath(shutil.which(kind[0])), tree.path("bin/clang"))
+    tree.environment["PATH"] = f"{tree.path('bin')}:{tree.environment['PATH']}"
+    tree.trap(lambda: tree.write("bin/clang.cfg", "-DH=2\n"), "changed")
+    tree.trap(lambda: tree.write("bin/clang.cfg", "-DH=3 -include x.h\n") or tree.write("build/x.h", "int x;\n"), "changed")
+    tree.trap(lambda: tree.write("build/x.h", "int y;\n"), "changed")
 
 
 @of_each(GCC)
