@@ -281,6 +281,19 @@ def duration(tree):
     return next(int(line[1]) - int(line[0]) for line in lines if line[3] == "a.o")
 
 
+@of_each(GCC, CLANG)
+def other_options(tanto, place, kind):
+    tree = Tree(tanto, place, FILES | {"b.c": "#warning look\nint b;\n"}, kind)
+    tree.plan("-I../inc", "build a.o: cc ../a.c\nbuild b.o: kept ../b.c\n")
+    tree.fill()
+    for words in (("-d", "keepdepfile"), ("--content=off",), ("--record=off",), ("-j1",), ("-k0",), ("--memory=off",)):
+        built = tree.judge("hit", words=words)
+        assert "keepdepfile" not in words or "a.o.d" in built.files
+    tree.write("inc/h.h", "#define H 2\n")
+    tree.judge(empty=False, words=("--content=off",))
+    tree.judge({"a.o": "hit"})
+
+
 def printed_lines(tanto, place):
     tree = Tree(tanto, place, {"a.c": "#warning look\n"})
     tree.fill()

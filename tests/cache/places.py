@@ -85,7 +85,7 @@ def relative_paths_share_results(tanto, place, kind):
     pair.one.judge("hit")
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def results_that_depend_on_the_place_are_not_shared(tanto, place, kind):
     pair = Pair(tanto, place, FILES, kind)
     cases = [("-g -I../inc", "../a.c"), ("-I{root}/inc", "../a.c"), ("-I../inc", "{root}/a.c"), ("-g -gz -I../inc", "../a.c"),
@@ -158,7 +158,7 @@ def an_include_of_the_first_checkout(tanto, place, kind):
     pair.two.judge()
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def an_include_of_the_first_checkout_by_macros(tanto, place, kind):
     """The header does not contain the path as a text."""
     text = "#define A {parent}\n#define B {name}\n#define S_(a) #a\n#define S(a) S_(a)\n#include S(A/B/inc/h.h)\n"
@@ -169,12 +169,12 @@ def an_include_of_the_first_checkout_by_macros(tanto, place, kind):
     pair.two.judge()
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def deps_in_the_first_checkout(tanto, place, kind):
     pair_with_header(place, tanto, kind, '#include "{one}/inc/h.h"\n').judge()
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def an_include_of_the_second_checkout(tanto, place, kind):
     """The prefix map of the first does not change its name, that of the second does."""
     text = '#include "{root}/inc/h.h"\nconst char *name(void) { return file(); }\n'
@@ -188,7 +188,7 @@ def an_include_of_the_second_checkout(tanto, place, kind):
         pair.judge()
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def a_path_that_ends_like_the_root(tanto, place, kind):
     """/usr/src/h.h is not in /src."""
     pair = Pair(tanto, place, {"a.c": '#include <h.h>\n'}, kind, flags=f"-O2 -g {MAP}")
@@ -204,20 +204,20 @@ def a_path_that_ends_like_the_root(tanto, place, kind):
     pair.judge()
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def a_message_about_the_first_checkout(tanto, place, kind):
     pair = pair_with_header(place, tanto, kind, "#define H 1\n#warning see {one}/inc/h.h\n")
     first, second = pair.judge()
     assert str(pair.one.place) in second.ends["a.o"][1]
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def a_text_with_the_path_of_the_first_checkout(tanto, place, kind):
     pair_with_header(place / "narrow", tanto, kind, '#define H 1\nconst char *root = "{one}";\n').judge()
     pair_with_header(place / "wide", tanto, kind, '#define H 1\nconst int *root = (const int *)L"{one}";\n').judge()
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def a_neighbour_whose_name_begins_alike(tanto, place, kind):
     """Prefix maps change /tree2, too, if they are for /tree."""
     text = "const char *name(void) { return __FILE__; }\n"
@@ -251,7 +251,7 @@ def depfiles_and_messages_name_the_right_checkout(tanto, place, kind):
     pair.judge(True)
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def names_that_depfiles_quote(tanto, place, kind):
     files = {"a.c": '#include <h.h>\nint f(void) { return H; }\n', "inc/h.h": "#define H 1\n#warning look\n"}
     for character in "# $%:@=,~+&é'":

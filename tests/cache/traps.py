@@ -124,7 +124,7 @@ def has_include_of_a_file_that_appears(tanto, place, kind):
     tree.trap(lambda: tree.write("inc/d", ""))
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def directories_and_files_take_each_others_place(tanto, place, kind):
     files = {"a.c": FILES["a.c"], "one/h.h": "#define H 1\n", "two/h.h": "#define H 2\n", "three/h.h": "#define H 3\n"}
     tree = Tree(tanto, place, files, kind, flags="-I../one -I../two -I../three")
@@ -183,7 +183,7 @@ def a_link_to_a_directory_becomes_a_copy(tanto, place, kind):
     tree.trap(copy, "changed")
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def files_named_by_options(tanto, place, kind):
     tree = Tree(tanto, place, FILES, kind, flags="-I../inc -include ../pre.h")
     tree.write("pre.h", "int one;\n")
@@ -202,7 +202,7 @@ def files_named_by_options(tanto, place, kind):
         assert tree.judge("not cacheable").hits() == []
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def odd_names(tanto, place, kind):
     """Of sources, headers and directories. Some need a shell, and are not cached."""
     for name in ("a b", "ä", "a'b", "a,b", "a=b", "a%b", "-a", "a#b", "a@b", "@a", "a~b", "a\xff"):
@@ -359,7 +359,7 @@ def the_language_of_messages(tanto, place, kind):
     tree.trap(lambda: tree.environment.update({"LC_ALL": "", "LC_MESSAGES": "C.UTF-8", "LANG": "C"}), changes=False)
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def warnings_are_printed_again(tanto, place, kind):
     tree = Tree(tanto, place, {"a.c": "#warning look\nint f(void) { int unused; return 1; }\n"}, kind)
     for flags in ("-Wall", "-Wall -fdiagnostics-color=always"):
@@ -375,7 +375,7 @@ def warnings_are_printed_again(tanto, place, kind):
     tree.fill()
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def failures_are_not_cached(tanto, place, kind):
     tree = Tree(tanto, place, {"a.c": "int f(void) { return }\n"}, kind)
     for _ in range(3):
@@ -478,7 +478,7 @@ def equal_headers_that_are_included_once(tanto, place, kind):
     tree.trap(lambda: (set_time("x/h.h", 1_000_000_003), set_time("z/h.h", 1_000_000_003)))
 
 
-@of_each()
+@of_each(GCC, CLANG)
 def names_of_one_file(tanto, place, kind):
     """Clang knows a file by its inode, gcc by its time and content."""
     once = "#pragma once\n#ifdef A\nint twice;\n#endif\n#define A 1\n"
