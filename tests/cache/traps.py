@@ -280,6 +280,22 @@ def a_dependency_pragma_compares_times(tanto, place, kind):
     tree.trap(lambda: os.utime(tree.path("inc/h.h")), cached=False)
 
 
+@of_each(GCC)
+def dependency_pragmas_in_other_words(tanto, place, kind):
+    do = "#define D_(a) _Pragma(#a)\n#define D(a) D_(a)\n#define J(a, b) a##b\n"
+    forms = ['_Pragma("GCC dependency \\"inc/h.h\\"")', '#pragma GCC /* */ dependency "inc/h.h"',
+             '#pragma GCC \\\n dependency "inc/h.h"',
+             do + 'D(GCC J(depend, ency) "inc/h.h")', "#pragma GCC dependency <h.h>"]
+    for number, form in enumerate(forms):
+        tree = Tree(tanto, place / str(number), {"a.c": form + "\nint f(void) { return 1; }\n", "inc/h.h": ""}, kind)
+        os.utime(tree.path("inc/h.h"), (1_000_000_000, 1_000_000_000))
+        os.utime(tree.path("a.c"), (1_100_000_000, 1_100_000_000))
+        try:
+            tree.trap(lambda tree=tree: os.utime(tree.path("inc/h.h")), cached=False)
+        except AssertionError as error:
+            raise AssertionError(f"{form}: {error}") from error
+
+
 @of_each()
 def variables_that_add_directories(tanto, place, kind):
     files = {"a.c": '#include <v.h>\nint f(void) { return H; }\n', "one/v.h": "#define H 1\n", "two/v.h": "#define H 2\n"}
