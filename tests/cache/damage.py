@@ -306,6 +306,8 @@ def killed_builds(tanto, place):
         running.wait()
         # Its commands end by themselves.
         time.sleep(0.05)
+        for path in tree.build_dir.glob("*.d"):
+            path.unlink()
         try:
             tree.judge(empty=choice.random() < 0.5)
         except AssertionError as error:

@@ -281,6 +281,15 @@ def duration(tree):
     return next(int(line[1]) - int(line[0]) for line in lines if line[3] == "a.o")
 
 
+def a_depfile_that_was_left(tanto, place):
+    """A killed compile has left it. It is removed after the next one."""
+    tree = Tree(tanto, place, FILES)
+    tree.fill()
+    for text in ("a.o: ../old.h\n", "garbage"):
+        on, off = both(tree, lambda text=text: tree.write("build/a.o.d", text))
+        assert (on.files, on.deps, on.code) == (off.files, off.deps, off.code), on.files.keys()
+
+
 @of_each(GCC, CLANG)
 def other_options(tanto, place, kind):
     tree = Tree(tanto, place, FILES | {"b.c": "#warning look\nint b;\n"}, kind)

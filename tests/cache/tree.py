@@ -90,7 +90,7 @@ class Tree:
     def run(self, *command, **more):
         more = {"cwd": self.build_dir, "env": self.environment, **more}
         # Nothing here takes long: a build that does not end is a failure.
-        return subprocess.run(command, capture_output=True, text=True, errors="surrogateescape", timeout=300, **more)
+        return subprocess.run(command, capture_output=True, text=True, errors="surrogateescape", timeout=120, **more)
 
     def words(self, mode, *words):
         return [self.tanto, "build", f"--cache={mode}", *self.kind[1:], *words]
