@@ -1,5 +1,6 @@
 //! Looks at files and variables as a command would see them now, and remembers that while it holds.
 
+mod file_traits;
 mod known_files;
 mod list;
 
@@ -14,8 +15,9 @@ use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
 use tanto_sys::fs::stat::{FileKind, Stat, stat};
 use tanto_sys::process::Environment;
 
-use crate::roots::{Root, find};
+use crate::roots::Root;
 
+use self::file_traits::FileTraits;
 pub(crate) use self::known_files::KnownFiles;
 pub(crate) use self::list::{Evaluation, InputName};
 
@@ -72,33 +74,6 @@ pub(crate) struct SeenFile {
     pub(crate) state: FileState,
     pub(crate) trust: Trust,
     pub(crate) stat: Stat,
-}
-
-/// What the content of a file tells about compiles that read it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FileTraits {
-    /// It has gcc's `#pragma GCC dependency`, which compares the times of files.
-    pub(crate) compares_times: bool,
-    /// It has the path of the checkout.
-    pub(crate) mentions_root: bool,
-}
-
-impl FileTraits {
-    fn of(content: &[u8], root: &Root) -> FileTraits {
-        let mut compares_times = false;
-        let mut rest = content;
-        while let Some(at) = find(rest, b"GCC").filter(|_| !compares_times) {
-            rest = &rest[at + 1..];
-            compares_times = find(&rest[..end_of_line(rest)], b"depend").is_some();
-        }
-        FileTraits { compares_times, mentions_root: root.is_in(content) }
-    }
-}
-
-/// The end of a line, which can have several parts.
-fn end_of_line(text: &[u8]) -> usize {
-    let is_end = |&(at, &byte): &(usize, &u8)| byte == b'\n' && !text[..at].ends_with(b"\\");
-    text.iter().enumerate().find(is_end).map_or(text.len(), |(at, _)| at)
 }
 
 /// Something seen.

@@ -166,7 +166,7 @@ impl Run<'_> {
             if traits.compares_times {
                 return Err(NotStored::ComparesTimes(name.clone()));
             }
-            if traits.mentions_root && !self.action.root.is_none() {
+            if traits.may_name_root && !self.action.root.is_none() {
                 return Err(NotStored::DependsOnRoot);
             }
         }

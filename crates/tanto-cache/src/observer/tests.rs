@@ -114,23 +114,6 @@ fn two_names_of_a_directory_are_told_from_two_directories() {
 }
 
 #[test]
-fn the_content_of_files_can_forbid_to_cache() {
-    let root = Root::new(b"/a/b");
-    for (text, compares_times, mentions_root) in [
-        ("#pragma GCC dependency \"x\"", true, false),
-        ("_Pragma(\"GCC   dependency x\")", true, false),
-        ("#pragma GCC /* */ dependency", true, false),
-        ("#pragma GCC \\\n  dependency", true, false),
-        ("// a dependency of GCC", false, false),
-        ("GCC\ndependency", false, false),
-        ("#include \"/a/b/c.h\"", false, true),
-        ("", false, false),
-    ] {
-        assert_eq!(FileTraits::of(text.as_bytes(), &root), FileTraits { compares_times, mentions_root }, "{text}");
-    }
-}
-
-#[test]
 fn what_was_seen_is_remembered_until_something_may_have_changed() {
     let dir = Scratch::new("cache-observer-memory");
     let absent = dir.bytes("absent");

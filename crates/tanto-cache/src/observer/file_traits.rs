@@ -1,0 +1,86 @@
+//! What the content of a file tells about compiles that read it.
+
+use crate::roots::{Root, find};
+
+/// What forbids to cache a compile, or to share its result with other checkouts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileTraits {
+    /// It has gcc's `#pragma GCC dependency`, which compares the times of files.
+    pub(crate) compares_times: bool,
+    /// It has the path of the checkout, or may make it from macros to include a file.
+    pub(crate) may_name_root: bool,
+}
+
+impl FileTraits {
+    pub(super) fn of(content: &[u8], root: &Root) -> FileTraits {
+        FileTraits {
+            compares_times: compares_times(content),
+            may_name_root: root.is_in(content) || computes_names(content),
+        }
+    }
+}
+
+fn compares_times(mut rest: &[u8]) -> bool {
+    while let Some(at) = find(rest, b"GCC") {
+        rest = &rest[at + 1..];
+        if find(&rest[..end_of_line(rest)], b"depend").is_some() {
+            return true;
+        }
+    }
+    false
+}
+
+/// The end of a line, which can have several parts.
+fn end_of_line(text: &[u8]) -> usize {
+    let is_end = |&(at, &byte): &(usize, &u8)| byte == b'\n' && !text[..at].ends_with(b"\\");
+    text.iter().enumerate().find(is_end).map_or(text.len(), |(at, _)| at)
+}
+
+/// Returns whether the name of an included file is no literal. Assemblers include files, too.
+fn computes_names(content: &[u8]) -> bool {
+    const OF_ASSEMBLERS: [&[u8]; 2] = [b".incbin", b".include"];
+    OF_ASSEMBLERS.iter().any(|word| find(content, word).is_some())
+        || [&b"include"[..], b"import", b"embed"].iter().any(|word| has_computed(content, word))
+}
+
+fn has_computed(content: &[u8], directive: &[u8]) -> bool {
+    let mut at = 0;
+    while let Some(found) = find(&content[at..], directive) {
+        let (before, after) = (content[..at + found].trim_ascii_end(), &content[at + found + directive.len()..]);
+        let is_directive = [&b"#"[..], b"%:", b"??="].iter().any(|mark| before.ends_with(mark));
+        let operand = after.strip_prefix(b"_next").unwrap_or(after).trim_ascii_start();
+        if is_directive && !matches!(operand.first(), Some(b'"' | b'<')) {
+            return true;
+        }
+        at += found + directive.len();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_of_files_can_forbid_to_cache() {
+        let root = Root::new(b"/a/b");
+        for (text, compares_times, may_name_root) in [
+            ("#pragma GCC dependency \"x\"", true, false),
+            ("_Pragma(\"GCC   dependency x\")", true, false),
+            ("#pragma GCC /* */ dependency", true, false),
+            ("#pragma GCC \\\n  dependency", true, false),
+            ("// a dependency of GCC", false, false),
+            ("GCC\ndependency", false, false),
+            ("#include \"/a/b/c.h\"", false, true),
+            ("#include \"c.h\"\n # include_next\t<d.h>\n#import <e>", false, false),
+            ("#include NAME", false, true),
+            ("%: include_next NAME(x)", false, true),
+            ("#embed NAME", false, true),
+            ("// to include this\n", false, false),
+            ("asm(\".incbin \\\"\" NAME);", false, true),
+            ("", false, false),
+        ] {
+            assert_eq!(FileTraits::of(text.as_bytes(), &root), FileTraits { compares_times, may_name_root }, "{text}");
+        }
+    }
+}
