@@ -11,12 +11,13 @@ use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::process::Environment;
 
 use crate::action::{Action, Surroundings};
-use crate::cache_dir::{CacheAccess, CacheDir, make_room, read_file};
+use crate::cache_dir::{CacheAccess, CacheDir};
 use crate::counters::Counters;
 use crate::entry::{ActionFile, ActionResult};
 use crate::input_names::NameTable;
 use crate::maintenance;
 use crate::observer::{Evaluation, InputName, KnownFiles, Observer};
+use crate::plain_files::{make_room, read_file};
 use crate::recorded_inputs::{NotStored, Run};
 use crate::restore::Restoration;
 use crate::workers::NewResult;
@@ -94,10 +95,16 @@ impl ActionCache {
         let seen_at = evaluation.seen_at.min(coarse_now());
         let path = |path: &[u8]| file::path(path).to_path_buf();
         let outputs = result.outputs.iter().map(|it| (path(&action.output), it.digest, it.is_executable)).collect();
-        let written = action.depfile.as_ref().filter(|_| !action.returns_depfile).map(|it| path(it));
-        let depfile = result.depfile.map(|digest| (written, digest));
-        let restoration =
-            Restoration { outputs, depfile, text: result.text, root: action.root.clone(), mtime: seen_at };
+        let depfile = action.depfile.as_ref().and_then(|it| Some((path(it), result.depfile?)));
+        let returns_depfile = action.returns_depfile;
+        let restoration = Restoration {
+            outputs,
+            depfile,
+            returns_depfile,
+            text: result.text,
+            root: action.root.clone(),
+            mtime: seen_at,
+        };
         Hit { restoration, cost: result.cost, seen_at }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tanto_sys::fs::lock::lock_exclusive;
 
-use crate::cache_dir::{make_room, read_file};
+use crate::plain_files::{make_room, read_file};
 
 /// Another process writes for at most this time.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tanto_sys::fs::lock::lock_exclusive;
 use tanto_sys::random;
 
-use crate::cache_dir::{make_room, read_file};
 use crate::observer::{Aspect, InputName, Map};
+use crate::plain_files::{make_room, read_file};
 
 const MAGIC: &[u8; 4] = b"TCN1";
 /// Before the first name: the magic bytes, and the id of the table.

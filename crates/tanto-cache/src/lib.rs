@@ -14,6 +14,7 @@ mod entry;
 mod input_names;
 mod maintenance;
 mod observer;
+mod plain_files;
 mod recorded_inputs;
 mod restore;
 mod roots;

@@ -17,8 +17,9 @@ use crate::roots::Root;
 #[derive(Clone, Debug)]
 pub(crate) struct Restoration {
     pub(crate) outputs: Vec<(PathBuf, Digest, bool)>,
-    /// With its path, unless it is only returned.
-    pub(crate) depfile: Option<(Option<PathBuf>, Digest)>,
+    pub(crate) depfile: Option<(PathBuf, Digest)>,
+    /// The depfile is not written, but returned.
+    pub(crate) returns_depfile: bool,
     pub(crate) text: Option<Digest>,
     /// Replaces the placeholder in the depfile and the text.
     pub(crate) root: Root,
@@ -54,7 +55,8 @@ impl Restoration {
         let outputs = self.outputs.iter().map(|(_, digest, _)| read(digest)).collect::<Result<Vec<_>, _>>()?;
         let depfile = self.depfile.as_ref().map(|(_, digest)| read(digest)).transpose()?;
         let text = self.text.as_ref().map(read).transpose()?;
-        if self.outputs.iter().any(|(path, ..)| !may_replace(path)) {
+        let paths = self.outputs.iter().map(|(path, ..)| path).chain(self.depfile.iter().map(|(path, _)| path));
+        if paths.into_iter().any(|path| !may_replace(path)) {
             return Err(RestoreError::Unwritable);
         }
         for ((path, _, is_executable), blob) in self.outputs.iter().zip(&outputs) {
@@ -62,7 +64,7 @@ impl Restoration {
         }
         let shown = |blob: Blob| self.root.show_in_text(&blob.content);
         let mut restored = Restored { text: text.map(shown).unwrap_or_default(), depfile: depfile.map(shown) };
-        if let Some((Some(path), _)) = &self.depfile {
+        if let Some((path, _)) = self.depfile.as_ref().filter(|_| !self.returns_depfile) {
             let content = restored.depfile.take().unwrap_or_default();
             write_depfile(path, &content).map_err(|_| RestoreError::Unwritable)?;
         }

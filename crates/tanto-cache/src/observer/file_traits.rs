@@ -13,12 +13,17 @@ pub(crate) struct FileTraits {
 
 impl FileTraits {
     pub(super) fn of(content: &[u8], root: &Root) -> FileTraits {
+        // A precompiled header has no directives any more.
+        let is_text = !content[..content.len().min(TEXT_BYTES)].contains(&0);
         FileTraits {
-            compares_times: compares_times(content),
-            may_name_root: root.is_in(content) || computes_names(content),
+            compares_times: is_text && compares_times(content),
+            may_name_root: root.is_in(content) || is_text && computes_names(content),
         }
     }
 }
+
+/// A file without a NUL byte at its beginning is a text.
+const TEXT_BYTES: usize = 256;
 
 fn compares_times(mut rest: &[u8]) -> bool {
     while let Some(at) = find(rest, b"GCC") {
@@ -78,6 +83,7 @@ mod tests {
             ("#embed NAME", false, true),
             ("// to include this\n", false, false),
             ("asm(\".incbin \\\"\" NAME);", false, true),
+            ("gpch\0 GCC depend #include NAME", false, false),
             ("", false, false),
         ] {
             assert_eq!(FileTraits::of(text.as_bytes(), &root), FileTraits { compares_times, may_name_root }, "{text}");
