@@ -73,7 +73,7 @@ check "missing packages are explained" explains_missing_packages
 man_pages() {
     local command sub
     echo ./share/man/man1/tanto.1
-    for command in build run report doctor bench simulate bulk clang generate; do
+    for command in build run report doctor bench simulate bulk clang cache generate; do
         echo "./share/man/man1/tanto-$command.1"
         for sub in $(commands_of "$command"); do echo "./share/man/man1/tanto-$command-$sub.1"; done
     done | sort

@@ -203,7 +203,7 @@ impl CacheDir {
     /// Stores a file.
     pub(crate) fn put_file(&self, path: &Path) -> Result<BlobInfo, StoreError> {
         let Some(store) = &self.store else { return Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem).into()) };
-        Ok(store.put_file(path, None, MAX_BLOB_BYTES, Durability::Process)?)
+        store.put_file(path, None, MAX_BLOB_BYTES, Durability::Process)
     }
 }
 

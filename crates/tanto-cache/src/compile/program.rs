@@ -35,7 +35,7 @@ const PARTS: [&[u8]; 3] = [b"cc1", b"cc1plus", b"as"];
 pub fn is_tool(name: &[u8]) -> bool {
     let plain = without_version(name);
     let matches = |known: &&[u8]| plain.strip_suffix(*known).is_some_and(is_target);
-    Family::of_program(name).is_some() || PARTS.iter().any(|part| matches(&part))
+    Family::of_program(name).is_some() || PARTS.iter().any(matches)
 }
 
 fn without_version(name: &[u8]) -> &[u8] {

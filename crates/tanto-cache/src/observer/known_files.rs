@@ -13,9 +13,12 @@ const MIN_BYTES: u64 = 1 << 20;
 const MAX_FILES: usize = 4096;
 const MAGIC: &[u8; 4] = b"TCF1";
 
+/// By path.
+type Files = Map<Box<[u8]>, (FileState, Digest)>;
+
 #[derive(Default)]
 pub(crate) struct KnownFiles {
-    files: Map<Box<[u8]>, (FileState, Digest)>,
+    files: Files,
     has_new: bool,
 }
 
@@ -61,12 +64,12 @@ impl KnownFiles {
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<Map<Box<[u8]>, (FileState, Digest)>> {
+fn decode(bytes: &[u8]) -> Option<Files> {
     let (digest, mut rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<32>()?;
     if Digest::of(rest).0 != *digest {
         return None;
     }
-    let mut files = Map::default();
+    let mut files = Files::default();
     while !rest.is_empty() {
         let (length, after) = rest.split_first_chunk::<4>()?;
         let (path, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
