@@ -84,13 +84,15 @@ pub(crate) struct Sighting {
     pub(crate) at: i64,
     /// The same, before it was first seen in this state.
     pub(crate) since: i64,
+    /// The round in which it was last confirmed.
+    round: u64,
 }
 
 pub(crate) struct Observer {
     systems: FileSystems,
     sightings: [Map<Box<[u8]>, Sighting>; ASPECTS],
-    /// Older sightings have to be confirmed.
-    valid_from: i64,
+    /// What was seen in earlier rounds has to be confirmed.
+    round: u64,
     /// The variables of commands.
     environment: Environment,
     known: KnownFiles,
@@ -105,7 +107,7 @@ impl Observer {
             environment,
             systems: FileSystems::default(),
             sightings: Default::default(),
-            valid_from: i64::MIN,
+            round: 0,
             known,
             traits: Map::default(),
             scratch: list::Scratch::default(),
@@ -114,9 +116,7 @@ impl Observer {
 
     /// Confirms everything before it is used again: a command may have changed any file.
     pub(crate) fn distrust_all(&mut self) {
-        self.valid_from = coarse_now();
-        // A sighting at this very tick may be from before the change.
-        self.sightings.iter_mut().flat_map(|it| it.values_mut()).for_each(|it| it.at = it.at.min(self.valid_from - 1));
+        self.round += 1;
     }
 
     /// Forgets a path that a command has written.
@@ -139,14 +139,14 @@ impl Observer {
             let before = before.cloned();
             let seen = self.look(aspect, name, before.as_ref().map(|it| &it.seen));
             let since = before.filter(|it| it.seen == seen).map_or(at, |it| it.since);
-            self.sightings[aspect as usize].insert(name.into(), Sighting { seen, at, since });
+            self.sightings[aspect as usize].insert(name.into(), Sighting { seen, at, since, round: self.round });
         }
         &self.sightings[aspect as usize][name]
     }
 
     fn is_valid(&self, aspect: Aspect, it: &Sighting) -> bool {
         let is_racy = matches!(&it.seen, Seen::File(file) if file.trust != Trust::Known);
-        aspect == Aspect::Variable || it.at >= self.valid_from && !is_racy
+        aspect == Aspect::Variable || it.round == self.round && !is_racy
     }
 
     fn look(&mut self, aspect: Aspect, name: &[u8], before: Option<&Seen>) -> Seen {
