@@ -17,7 +17,7 @@ use tanto_sys::process::Environment;
 
 use crate::roots::Root;
 
-use self::file_traits::FileTraits;
+pub(crate) use self::file_traits::FileTraits;
 pub(crate) use self::known_files::KnownFiles;
 pub(crate) use self::list::{Evaluation, InputName};
 

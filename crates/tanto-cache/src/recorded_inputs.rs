@@ -9,7 +9,7 @@ use tanto_sys::fs::fingerprint::Trust;
 
 use crate::action::{Action, Surroundings, TEMPORARY, trimmed};
 use crate::compile;
-use crate::observer::{Aspect, Observer, Seen};
+use crate::observer::{Aspect, FileTraits, Observer, Seen, Sighting};
 use crate::ways::Ways;
 
 /// Why a result is not stored.
@@ -122,7 +122,6 @@ impl Run<'_> {
         observer: &mut Observer,
         ways: &mut Ways<'_>,
     ) -> Result<(), NotStored> {
-        let changed = |path: &[u8]| Err(NotStored::Changed(path.to_vec()));
         let (aspect, name) = match input {
             Input::Written(_) => return Ok(()),
             Input::Calendar => return Err(NotStored::Calendar),
@@ -142,36 +141,47 @@ impl Run<'_> {
         if self.action.root.is_like(name) {
             return Err(NotStored::DependsOnRoot);
         }
-        let sighting = observer.see(aspect, name);
-        match (&sighting.seen, input) {
-            (Seen::Unknown, _) => return Err(NotStored::Unknown(name.clone())),
-            (Seen::Nothing, Input::Absent(_))
-            | (Seen::Present(_), Input::Exists(_))
-            | (Seen::Device, Input::Read(_)) => {}
-            (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) if now == then => {}
-            (Seen::File(file), Input::Read(_) | Input::Program(_) | Input::Library(_)) => {
-                if file.trust == Trust::Never {
-                    return Err(NotStored::Unknown(name.clone()));
-                }
-                let is_old = sighting.since < self.began || file.stat.ctime < self.began && ways.has_old_dirs(name);
-                if file.trust != Trust::Known || !is_old || !ways.has_old_links(name) {
-                    return changed(name);
-                }
-            }
-            (Seen::Directory { stat, .. }, Input::Directory(_) | Input::Read(_)) if stat.ctime < self.began => {}
-            _ => return changed(name),
+        let sighting = observer.see(aspect, name).clone();
+        if !self.is_unchanged(input, name, &sighting, ways)? {
+            return Err(NotStored::Changed(name.clone()));
         }
-        if let (Seen::File(file), Input::Read(_)) = (sighting.seen.clone(), input) {
-            let traits = observer.traits_of(name, file.digest, &self.around.root);
-            if traits.compares_times {
-                return Err(NotStored::ComparesTimes(name.clone()));
-            }
-            if traits.may_name_root && !self.action.root.is_none() {
-                return Err(NotStored::DependsOnRoot);
-            }
+        if let (Seen::File(file), Input::Read(_)) = (&sighting.seen, input) {
+            self.check_content(name, observer.traits_of(name, file.digest, &self.around.root))?;
         }
         names.insert((aspect, name.clone()));
         Ok(())
+    }
+
+    /// Returns whether what is seen after the run is what the command has seen.
+    fn is_unchanged(
+        &self,
+        input: &Input,
+        name: &[u8],
+        Sighting { seen, since, .. }: &Sighting,
+        ways: &mut Ways<'_>,
+    ) -> Result<bool, NotStored> {
+        match (seen, input) {
+            (Seen::Unknown, _) => Err(NotStored::Unknown(name.to_vec())),
+            (Seen::File(file), _) if file.trust == Trust::Never => Err(NotStored::Unknown(name.to_vec())),
+            (Seen::File(file), Input::Read(_) | Input::Program(_) | Input::Library(_)) => {
+                let is_old = *since < self.began || file.stat.ctime < self.began && ways.has_old_dirs(name);
+                Ok(file.trust == Trust::Known && is_old && ways.has_old_links(name))
+            }
+            (Seen::Directory { stat, .. }, Input::Directory(_) | Input::Read(_)) => Ok(stat.ctime < self.began),
+            (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) => Ok(now == then),
+            (Seen::Nothing, Input::Absent(_))
+            | (Seen::Present(_), Input::Exists(_))
+            | (Seen::Device, Input::Read(_)) => Ok(true),
+            _ => Ok(false),
+        }
+    }
+
+    fn check_content(&self, name: &[u8], traits: FileTraits) -> Result<(), NotStored> {
+        match traits {
+            FileTraits { compares_times: true, .. } => Err(NotStored::ComparesTimes(name.to_vec())),
+            FileTraits { may_name_root: true, .. } if !self.action.root.is_none() => Err(NotStored::DependsOnRoot),
+            _ => Ok(()),
+        }
     }
 
     /// A variable that is not as the command got it was set by a program of the command for another one.
@@ -214,19 +224,7 @@ impl Run<'_> {
         if !list.inputs().contains(&Input::Program(real.clone())) {
             return Err(NotStored::Script);
         }
-        let absolute = |path: &[u8]| self.around.absolute(path);
-        let has_read = list.inputs().contains(&Input::Read(absolute(&self.action.source)));
-        let has_written = list.inputs().contains(&Input::Written(absolute(&self.action.output)));
-        if !has_read || !has_written {
-            return Err(NotStored::Elsewhere);
-        }
-        let programs = list.inputs().iter().filter_map(|input| match input {
-            Input::Program(path) => Some(path),
-            _ => None,
-        });
-        if let Some(other) = programs.into_iter().find(|path| !compile::is_tool(file_name(path))) {
-            return Err(NotStored::OtherProgram(other.clone()));
-        }
+        self.check_programs(list)?;
         let is_clang = file_name(real).windows(5).any(|part| part == b"clang");
         let is_precompiled = |(aspect, name): &(Aspect, Vec<u8>)| {
             *aspect == Aspect::Content && PRECOMPILED.iter().any(|end| name.ends_with(end))
@@ -235,6 +233,24 @@ impl Run<'_> {
             return Err(NotStored::PrecompiledHeader);
         }
         names.insert((Aspect::Resolved, path.clone()));
+        Ok(())
+    }
+
+    /// The compiler itself reads the source and writes the output, and only compilers and their parts run.
+    fn check_programs(&self, list: &InputList) -> Result<(), NotStored> {
+        let absolute = |path: &[u8]| self.around.absolute(path);
+        let has_read = list.inputs().contains(&Input::Read(absolute(&self.action.source)));
+        let has_written = list.inputs().contains(&Input::Written(absolute(&self.action.output)));
+        if !has_read || !has_written {
+            return Err(NotStored::Elsewhere);
+        }
+        for input in list.inputs() {
+            if let Input::Program(path) = input
+                && !compile::is_tool(file_name(path))
+            {
+                return Err(NotStored::OtherProgram(path.clone()));
+            }
+        }
         Ok(())
     }
 
