@@ -52,7 +52,8 @@ fn has_computed(content: &[u8], directive: &[u8]) -> bool {
     let mut at = 0;
     while let Some(found) = find(&content[at..], directive) {
         let (before, after) = (content[..at + found].trim_ascii_end(), &content[at + found + directive.len()..]);
-        let is_directive = [&b"#"[..], b"%:", b"??="].iter().any(|mark| before.ends_with(mark));
+        let mark = [&b"#"[..], b"%:", b"??="].into_iter().find_map(|mark| before.strip_suffix(mark));
+        let is_directive = mark.is_some_and(begins_line);
         let operand = after.strip_prefix(b"_next").unwrap_or(after).trim_ascii_start();
         if is_directive && !matches!(operand.first(), Some(b'"' | b'<')) {
             return true;
@@ -60,6 +61,12 @@ fn has_computed(content: &[u8], directive: &[u8]) -> bool {
         at += found + directive.len();
     }
     false
+}
+
+/// Returns whether there is nothing but blanks and comments between the last end of a line and the end of a text.
+fn begins_line(text: &[u8]) -> bool {
+    let line = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
+    line.is_empty() || line.ends_with(b"*/")
 }
 
 #[cfg(test)]
@@ -82,6 +89,9 @@ mod tests {
             ("%: include_next NAME(x)", false, true),
             ("#embed NAME", false, true),
             ("// to include this\n", false, false),
+            (" * You should @c \\#include this file.\n", false, false),
+            ("/* */ #include NAME", false, true),
+            ("x\n\t#\tinclude NAME", false, true),
             ("asm(\".incbin \\\"\" NAME);", false, true),
             ("gpch\0 GCC depend #include NAME", false, false),
             ("", false, false),

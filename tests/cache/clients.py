@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""CMake and Meson with the action cache, in two worktrees of a repository: the second takes all objects from the cache, also under the
+variables of another terminal or another CI job, and they are those of a build without a cache.
+
+    tests/cache/clients.py TANTO [NAME...]"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from harness import run_tests, use_log_version_of_ninja
+
+SOURCES = {
+    "part.h": '#include <string>\nstd::string one(); int two();\n',
+    "one.cpp": '#include "part.h"\n#include <cassert>\n#include "made.h"\nstd::string one() { assert(MADE); return __FILE__; }\n',
+    "two.cpp": '#include "part.h"\nint two() { return 2; }\n',
+    "main.cpp": '#include "part.h"\n#include <iostream>\nint main() { std::cout << one() << two() << "\\n"; }\n',
+    "made.in": "#define MADE 1\n",
+}
+CMAKE = """
+cmake_minimum_required(VERSION 3.20)
+project(cache CXX)
+add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+add_custom_command(OUTPUT made.h COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/made.in made.h DEPENDS made.in)
+add_library(part STATIC one.cpp two.cpp ${CMAKE_BINARY_DIR}/made.h)
+target_include_directories(part PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+add_executable(app main.cpp)
+target_link_libraries(app part)
+"""
+MESON = """
+project('cache', 'cpp')
+add_project_arguments('-ffile-prefix-map=' + meson.project_source_root() + '=.', language: 'cpp')
+made = configure_file(input: 'made.in', output: 'made.h', copy: true)
+part = static_library('part', 'one.cpp', 'two.cpp', made)
+executable('app', 'main.cpp', link_with: part)
+"""
+OBJECTS = 3
+# Variables of another CI job, in another terminal.
+ELSEWHERE = {"CI": "true", "CI_JOB_ID": "77", "TERM": "vt100", "COLUMNS": "40", "SHLVL": "9", "OLDPWD": "/", "TMPDIR": "{tmp}"}
+
+
+def run(words, directory, **more):
+    done = subprocess.run(words, cwd=directory, capture_output=True, text=True, env={**os.environ, **more})
+    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def repository(place, files):
+    """A repository and a second worktree with a name of another length."""
+    first, second = place / "first", place / "another/second"
+    first.mkdir()
+    for name, content in files.items():
+        (first / name).write_text(content)
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    run(["git", "init", "-q"], first)
+    run(["git", "add", "."], first)
+    run(["git", *identity, "commit", "-q", "-m", "all"], first)
+    run(["git", "worktree", "add", "-q", str(second)], first)
+    return first, second
+
+
+def build(tanto, out, *words, **more):
+    """Returns what the cache did for each command, by its first output."""
+    lines = run([tanto, "build", "--format=jsonl", *words], out, **more).splitlines()
+    events = [json.loads(line) for line in lines]
+    names = {event["job"]: event["outputs"][0] for event in events if event["event"] == "started"}
+    return {names[event["job"]]: event.get("cache") for event in events if event["event"] == "finished"}
+
+
+def objects(out):
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*.o")}
+
+
+def no_work(out):
+    said = run(["ninja", "-n"], out)
+    assert "no work to do" in said, said
+
+
+def check(tanto, place, files, configure):
+    first, second = repository(place, files)
+    cache = {"XDG_CACHE_HOME": str(place / "cache")}
+    run(configure, first)
+    filled = build(tanto, first / "out", "--cache=on", **cache)
+    assert sum(use == "new" for use in filled.values()) == OBJECTS, filled
+    (place / "tmp").mkdir()
+    more = {name: value.format(tmp=place / "tmp") for name, value in ELSEWHERE.items()}
+    run(configure, second)
+    hits = build(tanto, second / "out", "--cache=on", **cache, **more)
+    assert sum(use == "hit" for use in hits.values()) == OBJECTS, hits
+    no_work(second / "out")
+    assert run(["./app"], second / "out") in ("./one.cpp2\n", "../one.cpp2\n")
+    found = objects(second / "out")
+    shutil.rmtree(second / "out")
+    run(configure, second)
+    build(tanto, second / "out", "--cache=off", **cache)
+    assert len(found) == OBJECTS and objects(second / "out") == found, "other objects than without a cache"
+    (first / "two.cpp").write_text("int two() { return 22; }\n")
+    again = build(tanto, first / "out", "--cache=on", **cache)
+    assert [use for use in again.values() if use in ("new", "changed", "hit")] == ["changed"], again
+    assert run(["./app"], first / "out").strip().endswith("22")
+    no_work(first / "out")
+
+
+def cmake_in_two_worktrees(tanto, place):
+    configure = ["cmake", "-S", ".", "-B", "out", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug"]
+    check(tanto, place, {**SOURCES, "CMakeLists.txt": CMAKE}, configure)
+
+
+def meson_in_two_worktrees(tanto, place):
+    # Otherwise, Meson calls the compiler through ccache, if that is installed.
+    os.environ["CXX"] = "c++"
+    check(tanto, place, {**SOURCES, "meson.build": MESON}, ["meson", "setup", "out"])
+
+
+if __name__ == "__main__":
+    use_log_version_of_ninja()
+    run_tests(__doc__, [cmake_in_two_worktrees, meson_in_two_worktrees])
