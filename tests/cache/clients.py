@@ -39,6 +39,9 @@ part = static_library('part', 'one.cpp', 'two.cpp', made)
 executable('app', 'main.cpp', link_with: part)
 """
 OBJECTS = 3
+# Where ./test installs Meson, or anywhere.
+VENV = Path(__file__).resolve().parent.parent.parent / ".venv/bin"
+MESON_PROGRAM = shutil.which("meson", path=f"{VENV}{os.pathsep}{os.environ['PATH']}") or "meson"
 # Variables of another CI job, in another terminal.
 ELSEWHERE = {"CI": "true", "CI_JOB_ID": "77", "TERM": "vt100", "COLUMNS": "40", "SHLVL": "9", "OLDPWD": "/", "TMPDIR": "{tmp}"}
 
@@ -113,7 +116,7 @@ def cmake_in_two_worktrees(tanto, place):
 def meson_in_two_worktrees(tanto, place):
     # Otherwise, Meson calls the compiler through ccache, if that is installed.
     os.environ["CXX"] = "c++"
-    check(tanto, place, {**SOURCES, "meson.build": MESON}, ["meson", "setup", "out"])
+    check(tanto, place, {**SOURCES, "meson.build": MESON}, [MESON_PROGRAM, "setup", "out"])
 
 
 if __name__ == "__main__":
