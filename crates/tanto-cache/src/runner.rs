@@ -58,7 +58,7 @@ pub struct CacheRunner<R> {
     /// Commands that could not be restored. They start before all others.
     waiting: VecDeque<(JobId, Restoring)>,
     finished: VecDeque<Completion>,
-    /// The clock of file systems when the last command ended that may have changed any file.
+    /// The clock when the last command ended that may have changed any file, or when the build began.
     last_change: i64,
     /// The clock when the last command ended that has run.
     last_end: i64,
@@ -107,7 +107,8 @@ impl<R: Runner> CacheRunner<R> {
             storing: Map::default(),
             waiting: VecDeque::new(),
             finished: VecDeque::new(),
-            last_change: i64::MIN,
+            // Files may have been written just before the build.
+            last_change: fine_now(),
             last_end: i64::MIN,
             counters: Counters::default(),
             max_bytes,
@@ -212,7 +213,7 @@ impl<R: Runner> CacheRunner<R> {
             self.counters.misses += 1;
         } else {
             self.counters.not_cacheable += 1;
-            self.last_change = coarse_now();
+            self.last_change = fine_now();
         }
         let cost = cost(started, &completion.usage);
         let new = action.as_ref().and_then(|action| self.prepare(action, began, &completion, cost));
