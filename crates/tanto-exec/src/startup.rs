@@ -4,14 +4,13 @@
 //! the program's code only its IFUNC resolvers run, which choose between variants of a function.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tanto_sys::process::{Argv, Environment, ExitReport, ExitStatus, Launcher, Program};
+use tanto_sys::process::{Argv, Environment, ExitReport, ExitStatus, Launcher, Program, find_program};
 
 use crate::elf;
 use crate::runner::process::split_words;
@@ -45,14 +44,8 @@ impl Startup {
             return Some("/bin/sh".into());
         }
         let name = words.iter().next()?;
-        if name.contains(&b'/') {
-            return Some(dir.join(OsStr::from_bytes(name))).filter(|path| path.is_file());
-        }
         let path = self.launcher.environment().get(b"PATH").unwrap_or_default();
-        let search = || {
-            let places = path.split(|&byte| byte == b':').map(|place| dir.join(OsStr::from_bytes(place)));
-            places.map(|place| place.join(OsStr::from_bytes(name))).find(|path| is_executable(path))
-        };
+        let search = || find_program(name, path, dir).filter(|path| path.is_file());
         self.found.entry(name.into()).or_insert_with(search).clone()
     }
 
@@ -79,10 +72,6 @@ impl Startup {
         costs.sort_unstable();
         Some(costs[TRIALS / 2])
     }
-}
-
-fn is_executable(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.mode() & 0o111 != 0)
 }
 
 /// Returns whether a dynamic loader is glibc's, whose code contains the name of the variable. Others, such as musl's,

@@ -19,10 +19,12 @@ pub mod lifecycle;
 pub mod namespaces;
 pub mod pid_identity;
 pub mod procs;
+mod program_search;
 pub mod reaper;
 
 pub use environment::Environment;
 pub use launch::{Argv, Launcher, Program, count_inheritable_descriptors, max_child_descriptors};
+pub use program_search::find_program;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {

@@ -1,6 +1,6 @@
 //! Identifies the program that a command names, and whether checkpoints replace it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tanto_sys::process::{Environment, ExitStatus, Launcher, Program};
+use tanto_sys::process::{Environment, ExitStatus, Launcher, Program, find_program};
 
 use crate::elf;
 
@@ -84,14 +84,7 @@ pub(super) struct FoundProgram {
 
 /// Returns the program that a command of this name would run; `None` in doubt, or if it is neither clang nor lld.
 pub(super) fn find(name: &[u8], path: &[u8]) -> Option<FoundProgram> {
-    let found = if name.contains(&b'/') {
-        PathBuf::from(OsStr::from_bytes(name))
-    } else {
-        let dirs = path.split(|&byte| byte == b':');
-        // An empty entry of PATH is the current directory.
-        let files = dirs.map(|dir| Path::new(OsStr::from_bytes(if dir.is_empty() { b"." } else { dir })));
-        files.map(|dir| dir.join(OsStr::from_bytes(name))).find(|file| file.exists())?
-    };
+    let found = find_program(name, path, Path::new(""))?;
     let real = found.canonicalize().ok()?;
     (is_compiler_or_linker(real.file_name()?.as_bytes()) && is_program(&real))
         .then_some(FoundProgram { path: found, real })
