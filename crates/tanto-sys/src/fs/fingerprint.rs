@@ -1,8 +1,8 @@
 //! Fingerprints of files: a number that changes whenever the content does, as far as metadata can show it.
 //!
 //! A fingerprint covers the device, the inode, the size, both times, and the identity of the file system. File systems
-//! on disks are identified by their own id, which survives a reboot. All others are identified by their mount: images
-//! that were made by the same tool can have equal ids, inodes and times.
+//! on disks are identified by their own id, which survives a reboot. All others are identified by their mount in this boot:
+//! images that were made by the same tool can have equal ids, inodes and times.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -21,6 +21,7 @@ use rustix::fs::{
 use crate::fs::file;
 use crate::fs::file_stamp::{coarse_now, coarse_resolution, fine_now};
 use crate::fs::stat::{FileKind, Stat, stat};
+use crate::process::pid_identity::boot_id;
 use crate::user;
 
 /// Equal fingerprints of a path mean equal content if the file system sets change times and the file was not changed
@@ -244,7 +245,7 @@ impl FileSystem {
         Ok(FileSystem {
             device,
             durable_id: is_on_disk.then_some(id),
-            mount_id: mix(id, mix(device, mount_id(file))),
+            mount_id: mix(mix(id, boot()), mix(device, mount_id(file))),
             sets_change_times: is_on_disk || OTHERS.contains(&kind),
         })
     }
@@ -256,6 +257,12 @@ impl FileSystem {
         let kind = u64::from(stat.kind != FileKind::File);
         Fingerprint(mix(mix(id, stat.inode), mix(times, mix(stat.size, kind))).max(1))
     }
+}
+
+/// Returns a number of this boot: the ids of mounts begin anew at each.
+fn boot() -> u64 {
+    static BOOT: OnceLock<u64> = OnceLock::new();
+    *BOOT.get_or_init(|| boot_id().bytes().fold(0, |number, byte| mix(number, byte.into())))
 }
 
 /// Returns the id of the mount; 0 if the kernel has none (before 5.8).
