@@ -1,49 +1,20 @@
 //! A command that may be cached, and its key.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
 use tanto_cas::Digest;
 use tanto_exec::job::Command;
 use tanto_exec::runner::process::{split_words, wants_the_shell};
-use tanto_sys::process::{Argv, Environment};
+use tanto_sys::fs::file;
+use tanto_sys::process::{Argv, Environment, find_program};
 
-use crate::compile::{self, Compile, PathDependence, Refusal, WRITING_VARIABLES};
+use crate::compile::{self, Compile, PathDependence, Refusal};
 use crate::roots::Root;
+use crate::variables;
 
 /// Changes when a key or an entry gets another meaning.
 const VERSION: &[u8] = b"tanto action 1";
-
-/// Variables that the C library and the dynamic loader read themselves, which the recorder does not see.
-const LIBRARY_VARIABLES: [&[u8]; 10] = [
-    b"LANG",
-    b"LANGUAGE",
-    b"LOCPATH",
-    b"NLSPATH",
-    b"GCONV_PATH",
-    b"GETCONF_DIR",
-    b"GLIBC_TUNABLES",
-    b"POSIXLY_CORRECT",
-    b"MALLOC_ARENA_MAX",
-    b"OUTPUT_CHARSET",
-];
-/// Variables that name directories in which compilers look for headers and programs.
-const SEARCH_PATHS: [&[u8]; 7] = [
-    b"CPATH",
-    b"C_INCLUDE_PATH",
-    b"CPLUS_INCLUDE_PATH",
-    b"OBJC_INCLUDE_PATH",
-    b"COMPILER_PATH",
-    b"GCC_EXEC_PREFIX",
-    b"LIBRARY_PATH",
-];
-/// Variables that name directories for temporary files: no result depends on them.
-pub(crate) const TEMPORARY: [&[u8]; 3] = [b"TMPDIR", b"TMP", b"TEMP"];
-
-/// Beginnings of variables that the C library and the dynamic loader read themselves.
-const LIBRARY_PREFIXES: [&[u8]; 2] = [b"LC_", b"LD_"];
 
 /// What is the same for all commands of a build.
 pub(crate) struct Surroundings {
@@ -53,14 +24,14 @@ pub(crate) struct Surroundings {
     /// Values of the library variables.
     variables: Vec<u8>,
     /// Directories for temporary files.
-    pub(crate) temporary: Vec<Vec<u8>>,
+    temporary: Vec<Vec<u8>>,
     /// Why no command can be cached.
     obstacle: Option<NotCacheable>,
 }
 
 /// Why a command is not cached.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotCacheable {
+pub(crate) enum NotCacheable {
     #[error("{0}")]
     Refused(Refusal),
     #[error("it has the console")]
@@ -102,17 +73,11 @@ pub(crate) struct Action {
 impl Surroundings {
     pub(crate) fn new(environment: Environment) -> Surroundings {
         let cwd = std::env::current_dir().unwrap_or_default();
-        let mut variables: Vec<&[u8]> = environment.strings().filter(|text| is_library_variable(text)).collect();
-        variables.sort_unstable();
-        let variables = variables.join(&0);
-        let obstacle = wants_the_shell(&environment).map(|name| NotCacheable::Variable(name.to_vec()));
-        let refused = ["LD_AUDIT"].into_iter().chain(WRITING_VARIABLES);
-        let is_set = |name: &&str| environment.get(name.as_bytes()).is_some();
-        let refused = refused.into_iter().find(is_set).map(|name| NotCacheable::Variable(name.into()));
-        let obstacle = obstacle.or(refused);
+        let variables = variables::of_library(&environment);
+        let forbidden = wants_the_shell(&environment).or_else(|| variables::forbidden(&environment).map(str::as_bytes));
+        let obstacle = forbidden.map(|name| NotCacheable::Variable(name.to_vec()));
         let root = Root::around(&cwd);
-        let temporary =
-            TEMPORARY.iter().filter_map(|name| environment.get(name)).map(|dir| trimmed(dir).to_vec()).collect();
+        let temporary = variables::temporary_dirs(&environment).map(|dir| trimmed(dir).to_vec()).collect();
         Surroundings { cwd: cwd.as_os_str().as_bytes().to_vec(), root, environment, variables, temporary, obstacle }
     }
 
@@ -128,39 +93,18 @@ impl Surroundings {
     /// Returns whether a variable names directories that may be in the checkout.
     fn has_search_path_in_root(&self) -> bool {
         let is_elsewhere = |dir: &[u8]| dir.starts_with(b"/") && !dir.starts_with(self.root.path());
-        let dirs = SEARCH_PATHS.iter().filter_map(|name| self.environment.get(name));
-        dirs.filter(|value| !value.is_empty())
-            .flat_map(|value| value.split(|&byte| byte == b':'))
-            .any(|dir| !is_elsewhere(dir))
+        variables::searched_dirs(&self.environment).any(|dir| !is_elsewhere(dir))
     }
 
-    /// Finds the program that a command of this name runs.
-    fn find(&self, name: &[u8]) -> Option<Vec<u8>> {
-        if name.contains(&b'/') {
-            return Some(self.absolute(name));
-        }
-        let is_program = |path: &Path| fs::metadata(path).is_ok_and(|data| data.is_file() && is_executable(&data));
-        let dirs = self.environment.get(b"PATH")?.split(|&byte| byte == b':');
-        // An empty entry is the current directory.
-        let files = dirs.map(|dir| PathBuf::from(OsStr::from_bytes(if dir.is_empty() { b"." } else { dir })));
-        let found = files.map(|dir| dir.join(OsStr::from_bytes(name))).find(|path| is_program(path))?;
-        Some(self.absolute(found.as_os_str().as_bytes()))
+    /// Returns whether a path is a directory for temporary files.
+    pub(crate) fn is_temporary_dir(&self, path: &[u8]) -> bool {
+        self.temporary.iter().any(|dir| dir == trimmed(path))
     }
-}
-
-fn is_executable(data: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    data.mode() & 0o111 != 0
 }
 
 /// Without the slash at the end.
-pub(crate) fn trimmed(dir: &[u8]) -> &[u8] {
+fn trimmed(dir: &[u8]) -> &[u8] {
     dir.strip_suffix(b"/").unwrap_or(dir)
-}
-
-fn is_library_variable(text: &[u8]) -> bool {
-    let name = text.split(|&byte| byte == b'=').next().unwrap_or_default();
-    LIBRARY_VARIABLES.contains(&name) || LIBRARY_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl Action {
@@ -195,7 +139,9 @@ impl Action {
     }
 
     fn of_compile(words: &[&[u8]], compile: &Compile<'_>, around: &Surroundings) -> Result<Action, NotCacheable> {
-        let program = around.find(compile.program).ok_or(NotCacheable::NoProgram)?;
+        let path = around.environment.get(b"PATH").unwrap_or_default();
+        let program = find_program(compile.program, path, file::path(&around.cwd)).ok_or(NotCacheable::NoProgram)?;
+        let program = program.into_os_string().into_encoded_bytes();
         let processor = if compile.is_native { processor().ok_or(NotCacheable::Processor)? } else { Vec::new() };
         let key = |root: &Root| key(words, &program, &processor, root, around);
         let literal_key = key(&Root::NONE);

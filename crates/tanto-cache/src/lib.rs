@@ -19,13 +19,13 @@ mod recorded_inputs;
 mod restore;
 mod roots;
 mod runner;
+mod variables;
 mod ways;
 mod workers;
 
 #[doc(hidden)]
 pub mod parsers;
 
-pub use self::action::NotCacheable;
 pub use self::cache_dir::{CacheAccess, CacheError};
 pub use self::counters::Counters;
 pub use self::maintenance::{CacheContents, Verification, clear, contents, verify};

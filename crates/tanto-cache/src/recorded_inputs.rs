@@ -7,14 +7,15 @@ use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::Trust;
 
-use crate::action::{Action, Surroundings, TEMPORARY, trimmed};
+use crate::action::{Action, Surroundings};
 use crate::compile;
 use crate::observer::{Aspect, FileTraits, Observer, Seen, Sighting};
+use crate::variables;
 use crate::ways::Ways;
 
 /// Why a result is not stored.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotStored {
+pub(crate) enum NotStored {
     #[error("its inputs are not all known: {0}")]
     Incomplete(&'static str),
     #[error("it asked for the date or the time")]
@@ -46,25 +47,6 @@ pub enum NotStored {
     #[error("it printed too much")]
     TooMuchText,
 }
-
-/// The job slots that a command shares: only linkers use them.
-const JOB_SLOTS: &[u8] = b"MAKEFLAGS";
-
-/// Variables that only change how messages look.
-const OF_MESSAGES: [&[u8]; 12] = [
-    b"TERM",
-    b"COLORTERM",
-    b"COLUMNS",
-    b"LINES",
-    b"VTE_VERSION",
-    b"TERM_PROGRAM",
-    b"GCC_COLORS",
-    b"GCC_URLS",
-    b"TERM_URLS",
-    b"CLICOLOR",
-    b"CLICOLOR_FORCE",
-    b"NO_COLOR",
-];
 
 /// A run whose inputs are examined.
 pub(crate) struct Run<'r> {
@@ -135,7 +117,7 @@ impl Run<'_> {
             Input::Link(path, _) => (Aspect::Link, path),
             Input::Resolved(path, _) => (Aspect::Resolved, path),
         };
-        if own.contains(name) || self.is_temporary_dir(name) || is_about_itself(name) {
+        if own.contains(name) || self.around.is_temporary_dir(name) || is_about_itself(name) {
             return Ok(());
         }
         if self.action.root.is_like(name) {
@@ -192,12 +174,7 @@ impl Run<'_> {
         names: &mut Names,
         observer: &mut Observer,
     ) -> Result<(), NotStored> {
-        let is_ignored = TEMPORARY.contains(&name)
-            || name.starts_with(b"TANTO_")
-            || name == b"LD_PRELOAD"
-            || name == JOB_SLOTS
-            || !self.has_printed && OF_MESSAGES.contains(&name);
-        if is_ignored {
+        if variables::is_irrelevant(name, self.has_printed) {
             return Ok(());
         }
         let given = match &observer.see(Aspect::Variable, name).seen {
@@ -252,10 +229,6 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-
-    fn is_temporary_dir(&self, path: &[u8]) -> bool {
-        self.around.temporary.iter().any(|dir| dir == trimmed(path))
     }
 }
 
