@@ -181,7 +181,7 @@ fn key(words: &[&[u8]], program: &[u8], processor: &[u8], root: &Root, around: &
     };
     put(VERSION);
     put(if root.is_none() { b"whole paths" } else { b"without the root" });
-    words.iter().for_each(|word| put(&root.hide_in_text(word)));
+    words.iter().for_each(|word| put(&root.hide_in_word(word)));
     put(b"");
     let mut buffer = Vec::new();
     put(root.hide_in_path(&around.cwd, &mut buffer));

@@ -37,6 +37,16 @@ pub(crate) struct Hit {
     pub(crate) seen_at: i64,
 }
 
+/// A command that ran and succeeded.
+pub(crate) struct SuccessfulRun<'c> {
+    /// The clock of file systems before it started.
+    pub(crate) began: i64,
+    pub(crate) inputs: &'c InputList,
+    /// What it printed.
+    pub(crate) text: &'c [u8],
+    pub(crate) cost: Cost,
+}
+
 /// Why there is no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Miss {
@@ -94,13 +104,11 @@ impl ActionCache {
     fn hit(&self, action: &Action, result: &ActionResult, evaluation: Evaluation) -> Hit {
         let seen_at = evaluation.seen_at.min(coarse_now());
         let path = |path: &[u8]| file::path(path).to_path_buf();
-        let outputs = result.outputs.iter().map(|it| (path(&action.output), it.digest, it.is_executable)).collect();
-        let depfile = action.depfile.as_ref().and_then(|it| Some((path(it), result.depfile?)));
-        let returns_depfile = action.returns_depfile;
         let restoration = Restoration {
-            outputs,
-            depfile,
-            returns_depfile,
+            path: path(&action.output),
+            output: result.output,
+            depfile: action.depfile.as_ref().and_then(|it| Some((path(it), result.depfile?))),
+            returns_depfile: action.returns_depfile,
             text: result.text,
             root: action.root.clone(),
             mtime: seen_at,
@@ -108,34 +116,20 @@ impl ActionCache {
         Hit { restoration, cost: result.cost, seen_at }
     }
 
-    /// Prepares the result of a command that has succeeded. `began`: the clock of file systems before it started. A result
-    /// that turns out to depend on the root is stored for this checkout only.
-    pub(crate) fn prepare(
-        &mut self,
-        action: &Action,
-        began: i64,
-        inputs: &InputList,
-        text: &[u8],
-        cost: Cost,
-    ) -> Result<NewResult, NotStored> {
-        match self.prepare_as(action, began, inputs, text, cost) {
+    /// Prepares the result of a command that has succeeded. One that turns out to depend on the root is stored for this
+    /// checkout only.
+    pub(crate) fn prepare(&mut self, action: &Action, run: &SuccessfulRun<'_>) -> Result<NewResult, NotStored> {
+        match self.prepare_as(action, run) {
             Err(NotStored::DependsOnRoot) => {
                 let literal = action.literal().ok_or(NotStored::DependsOnRoot)?;
-                let new = self.prepare_as(&literal, began, inputs, text, cost)?;
-                Ok(NewResult { refused_key: Some(action.key), ..new })
+                Ok(NewResult { refused_key: Some(action.key), ..self.prepare_as(&literal, run)? })
             }
             prepared => prepared,
         }
     }
 
-    fn prepare_as(
-        &mut self,
-        action: &Action,
-        began: i64,
-        inputs: &InputList,
-        text: &[u8],
-        cost: Cost,
-    ) -> Result<NewResult, NotStored> {
+    fn prepare_as(&mut self, action: &Action, run: &SuccessfulRun<'_>) -> Result<NewResult, NotStored> {
+        let &SuccessfulRun { began, inputs, text, cost } = run;
         let run = Run { action, around: &self.around, began, has_printed: !text.is_empty() };
         let names = run.inputs(inputs, &mut self.observer)?;
         let mut buffer = Vec::new();
@@ -146,7 +140,8 @@ impl ActionCache {
         let mut names: Vec<InputName<'_>> =
             hidden.iter().map(|(aspect, name)| InputName { aspect: *aspect, name }).collect();
         let list = self.names.pack(&mut names).map_err(|error| NotStored::Io(error.to_string()))?;
-        let evaluation = self.observer.evaluate(&names, &action.root);
+        // As they were seen just now: what is seen later could be changed.
+        let evaluation = self.observer.evaluate_as_seen(&names, &action.root);
         let evaluation = evaluation.ok_or_else(|| NotStored::Changed(b"a file".to_vec()))?;
         Ok(NewResult {
             key: action.key,
@@ -169,9 +164,9 @@ impl ActionCache {
 
     /// The result of an action was written.
     pub(crate) fn was_restored(&mut self, action: &Action) {
-        for path in [Some(&action.output), action.depfile.as_ref()].into_iter().flatten() {
-            self.observer.forget(&self.around.absolute(path));
-        }
+        [Some(&action.output), action.depfile.as_ref()].into_iter().flatten().for_each(|path| {
+            self.observer.file_was_written(path);
+        });
     }
 
     /// Saves what is useful for later builds, and collects what is too much. Failures only cost time.

@@ -43,13 +43,6 @@ pub enum CacheAccess {
     ReadWrite,
 }
 
-/// Why a blob cannot be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum BlobError {
-    Missing,
-    Damaged,
-}
-
 #[derive(Debug)]
 pub(crate) struct CacheDir {
     path: PathBuf,
@@ -166,19 +159,19 @@ impl CacheDir {
         }
     }
 
-    /// Reads a blob and verifies it.
-    pub(crate) fn read_blob(&self, digest: &Digest) -> Result<Blob, BlobError> {
-        let mut file = open_no_follow(&self.blob_path(digest)).map_err(|_| BlobError::Missing)?;
+    /// Reads a blob and verifies it. A damaged one is moved away.
+    pub(crate) fn read_blob(&self, digest: &Digest) -> Option<Blob> {
+        let mut file = open_no_follow(&self.blob_path(digest)).ok()?;
         let mut content = Vec::new();
         let read = (&mut file).take(MAX_BLOB_BYTES + 1).read_to_end(&mut content);
         if read.is_err() || Digest::of(&content) != *digest {
             self.damaged.fetch_add(1, Ordering::Relaxed);
-            // This moves it away.
+            // The store moves it away.
             self.store.iter().for_each(|store| drop(store.read_to_vec(digest, MAX_BLOB_BYTES)));
-            return Err(BlobError::Damaged);
+            return None;
         }
         self.note_use(&file);
-        Ok(Blob { content, file })
+        Some(Blob { content, file })
     }
 
     pub(crate) fn has_blob(&self, digest: &Digest) -> bool {
@@ -214,6 +207,6 @@ pub(crate) struct Blob {
 }
 
 fn limits() -> StoreLimits {
-    // A blob that was stored just now has no action yet.
-    StoreLimits { keep_used: Duration::from_secs(10 * 60), ..StoreLimits::default() }
+    // If a blob is removed before its action is written, that is a miss.
+    StoreLimits { keep_used: Duration::ZERO, ..StoreLimits::default() }
 }

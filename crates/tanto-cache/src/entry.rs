@@ -31,10 +31,9 @@ pub(crate) struct Entry {
 }
 
 /// What a command has written.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ActionResult {
-    /// In the order of the declaration.
-    pub(crate) outputs: Vec<StoredOutput>,
+    pub(crate) output: StoredOutput,
     pub(crate) depfile: Option<Digest>,
     /// Printed text; `None` if there was none.
     pub(crate) text: Option<Digest>,
@@ -50,7 +49,7 @@ pub(crate) struct StoredOutput {
 impl ActionResult {
     /// All blobs.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = Digest> {
-        self.outputs.iter().map(|output| output.digest).chain(self.depfile).chain(self.text)
+        [self.output.digest].into_iter().chain(self.depfile).chain(self.text)
     }
 }
 
@@ -94,11 +93,8 @@ impl Entry {
         put_u32(to, self.list.inputs.len());
         to.extend_from_slice(&self.list.inputs);
         to.extend_from_slice(&self.inputs.0);
-        put_u32(to, self.result.outputs.len());
-        for output in &self.result.outputs {
-            to.extend_from_slice(&output.digest.0);
-            to.push(u8::from(output.is_executable));
-        }
+        to.extend_from_slice(&self.result.output.digest.0);
+        to.push(u8::from(self.result.output.is_executable));
         for blob in [self.result.depfile, self.result.text] {
             to.push(u8::from(blob.is_some()));
             to.extend(blob.iter().flat_map(|digest| digest.0));
@@ -116,13 +112,12 @@ impl Entry {
         fields.0 = rest;
         let list = PackedList { table, inputs: inputs.to_vec() };
         let inputs = Digest(fields.take()?);
-        let count = fields.u32()?;
-        let outputs = (0..count).map(|_| output(fields)).collect::<Option<_>>()?;
+        let output = output(fields)?;
         let (depfile, text) = (blob(fields)?, blob(fields)?);
         let (wall_ms, cpu_ms) = (fields.u32()?, fields.u32()?);
         let memory_kib = fields.u32()?;
         let cost = Cost { wall_ms, cpu_ms, memory_kib };
-        Some(Entry { list, inputs, result: ActionResult { outputs, depfile, text, cost } })
+        Some(Entry { list, inputs, result: ActionResult { output, depfile, text, cost } })
     }
 }
 
@@ -168,13 +163,13 @@ mod tests {
     const KEY: Digest = Digest([9; 32]);
 
     fn entry(number: u8) -> Entry {
-        let outputs = vec![StoredOutput { digest: Digest([number; 32]), is_executable: number % 2 == 1 }];
+        let output = StoredOutput { digest: Digest([number; 32]), is_executable: number % 2 == 1 };
         let cost = Cost { wall_ms: 7, cpu_ms: 5, memory_kib: 9 };
         let (depfile, text) = (Some(Digest([2; 32])), None);
         Entry {
             list: PackedList { table: 3, inputs: vec![1, 2, number] },
             inputs: Digest([number; 32]),
-            result: ActionResult { outputs, depfile, text, cost },
+            result: ActionResult { output, depfile, text, cost },
         }
     }
 

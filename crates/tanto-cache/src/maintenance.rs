@@ -76,7 +76,7 @@ pub fn verify(path: &Path) -> Result<Option<Verification>, CacheError> {
     for (path, _) in files(&dir.blobs()) {
         let Some(digest) = digest(&path) else { continue };
         found.blobs += 1;
-        if dir.read_blob(&digest).is_err() {
+        if dir.read_blob(&digest).is_none() {
             found.damaged_blobs += 1;
             // Most were moved away already.
             let _ = fs::remove_file(&path);

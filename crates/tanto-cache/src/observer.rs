@@ -7,7 +7,7 @@ mod list;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use tanto_cas::{Digest, FileDigest};
 use tanto_sys::fs::file;
 use tanto_sys::fs::file_stamp::coarse_now;
@@ -91,6 +91,8 @@ pub(crate) struct Sighting {
 pub(crate) struct Observer {
     systems: FileSystems,
     sightings: [Map<Box<[u8]>, Sighting>; ASPECTS],
+    /// The last components of their names.
+    seen_names: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
     /// What was seen in earlier rounds has to be confirmed.
     round: u64,
     /// The variables of commands.
@@ -107,6 +109,7 @@ impl Observer {
             environment,
             systems: FileSystems::default(),
             sightings: Default::default(),
+            seen_names: HashSet::default(),
             round: 0,
             known,
             traits: Map::default(),
@@ -119,10 +122,11 @@ impl Observer {
         self.round += 1;
     }
 
-    /// Forgets a path that a command has written.
-    pub(crate) fn forget(&mut self, path: &[u8]) {
-        for aspect in Aspect::ALL.into_iter().filter(|&aspect| aspect != Aspect::Variable) {
-            self.sightings[aspect as usize].remove(path);
+    /// Notes that a file was written while no command ran. Names can be spelled in several ways, so if something with
+    /// the same last component was seen, everything is confirmed.
+    pub(crate) fn file_was_written(&mut self, path: &[u8]) {
+        if self.seen_names.contains(last_component(path)) {
+            self.distrust_all();
         }
     }
 
@@ -137,8 +141,12 @@ impl Observer {
         if before.is_none_or(|it| !self.is_valid(aspect, it)) {
             let at = coarse_now();
             let before = before.cloned();
+            let is_new = before.is_none();
             let seen = self.look(aspect, name, before.as_ref().map(|it| &it.seen));
             let since = before.filter(|it| it.seen == seen).map_or(at, |it| it.since);
+            if is_new {
+                self.seen_names.insert(last_component(name).into());
+            }
             self.sightings[aspect as usize].insert(name.into(), Sighting { seen, at, since, round: self.round });
         }
         &self.sightings[aspect as usize][name]
@@ -166,18 +174,27 @@ impl Observer {
         }
     }
 
-    /// Searches a file for what forbids to cache a compile that reads it.
+    /// Searches a file with this digest for what forbids to cache a compile that reads it.
     pub(crate) fn traits_of(&mut self, path: &[u8], digest: Digest, root: &Root) -> FileTraits {
-        *self
-            .traits
-            .entry(digest)
-            .or_insert_with(|| FileTraits::of(&fs::read(file::path(path)).unwrap_or_default(), root))
+        if let Some(known) = self.traits.get(&digest) {
+            return *known;
+        }
+        let content = fs::read(file::path(path)).ok().filter(|content| Digest::of(content) == digest);
+        // It has changed just now.
+        let Some(content) = content else { return FileTraits::WORST };
+        let traits = FileTraits::of(&content, root);
+        self.traits.insert(digest, traits);
+        traits
     }
 
     /// Returns whether a file that was read before is the same.
     fn is_same(&self, path: &[u8], before: &SeenFile) -> bool {
         before.trust == Trust::Known && self.systems.observe(path).is_ok_and(|state| state == before.state)
     }
+}
+
+fn last_component(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
 fn text(found: std::io::Result<std::path::PathBuf>) -> Seen {

@@ -44,6 +44,8 @@ pub(crate) enum NotStored {
     PrecompiledHeader,
     #[error("{} compares the times of files", String::from_utf8_lossy(.0))]
     ComparesTimes(Vec<u8>),
+    #[error("what it printed, or its depfile, has a control character")]
+    ControlCharacter,
     #[error("it printed too much")]
     TooMuchText,
 }
@@ -146,16 +148,23 @@ impl Run<'_> {
             (Seen::Unknown, _) => Err(NotStored::Unknown(name.to_vec())),
             (Seen::File(file), _) if file.trust == Trust::Never => Err(NotStored::Unknown(name.to_vec())),
             (Seen::File(file), Input::Read(_) | Input::Program(_) | Input::Library(_)) => {
-                let is_old = *since < self.began || file.stat.ctime < self.began && ways.has_old_dirs(name);
-                Ok(file.trust == Trust::Known && is_old && ways.has_old_links(name))
+                Ok(file.trust == Trust::Known && self.is_old(*since, file.stat.ctime, name, ways))
             }
-            (Seen::Directory { stat, .. }, Input::Directory(_) | Input::Read(_)) => Ok(stat.ctime < self.began),
+            (Seen::Directory { stat, .. }, Input::Directory(_) | Input::Read(_)) => {
+                Ok(stat.ctime < self.began && self.is_old(*since, stat.ctime, name, ways))
+            }
             (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) => Ok(now == then),
             (Seen::Nothing, Input::Absent(_))
             | (Seen::Present(_), Input::Exists(_))
             | (Seen::Device, Input::Read(_)) => Ok(true),
             _ => Ok(false),
         }
+    }
+
+    /// Returns whether a file or directory, and the way to it, have not changed since the command started.
+    fn is_old(&self, since: i64, ctime: i64, name: &[u8], ways: &mut Ways<'_>) -> bool {
+        let is_old = since < self.began || ctime < self.began && ways.has_old_dirs(name);
+        is_old && ways.has_old_links(name)
     }
 
     fn check_content(&self, name: &[u8], traits: FileTraits) -> Result<(), NotStored> {

@@ -10,13 +10,15 @@ use std::time::{Duration, UNIX_EPOCH};
 use tanto_cas::Digest;
 use tanto_sys::fs::dir::clone_content;
 
-use crate::cache_dir::{Blob, BlobError, CacheDir};
+use crate::cache_dir::{Blob, CacheDir};
+use crate::entry::StoredOutput;
 use crate::roots::Root;
 
 /// What to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Restoration {
-    pub(crate) outputs: Vec<(PathBuf, Digest, bool)>,
+    pub(crate) path: PathBuf,
+    pub(crate) output: StoredOutput,
     pub(crate) depfile: Option<(PathBuf, Digest)>,
     /// The depfile is not written, but returned.
     pub(crate) returns_depfile: bool,
@@ -28,47 +30,36 @@ pub(crate) struct Restoration {
 }
 
 /// What the command would have printed, and its depfile if that was not written.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Restored {
     pub(crate) text: Vec<u8>,
     pub(crate) depfile: Option<Vec<u8>>,
 }
 
-/// Why nothing was written.
-#[derive(Debug)]
-pub(crate) enum RestoreError {
-    Missing,
-    Damaged,
-    /// A file could not be written.
-    Unwritable,
-}
-
 impl Restoration {
-    /// Writes everything. All blobs are verified before anything is replaced.
-    pub(crate) fn run(&self, cache: &CacheDir) -> Result<Restored, RestoreError> {
-        let read = |digest: &Digest| {
-            cache.read_blob(digest).map_err(|error| match error {
-                BlobError::Missing => RestoreError::Missing,
-                BlobError::Damaged => RestoreError::Damaged,
-            })
+    /// Writes everything. All blobs are verified before anything is replaced. Returns `None` if the command has to run.
+    pub(crate) fn run(&self, cache: &CacheDir) -> Option<Restored> {
+        let read = |digest: &Digest| cache.read_blob(digest);
+        let output = read(&self.output.digest)?;
+        let depfile = match &self.depfile {
+            Some((path, digest)) => Some((path, self.root.show_in_text(&read(digest)?.content))),
+            None => None,
         };
-        let outputs = self.outputs.iter().map(|(_, digest, _)| read(digest)).collect::<Result<Vec<_>, _>>()?;
-        let depfile = self.depfile.as_ref().map(|(_, digest)| read(digest)).transpose()?;
-        let text = self.text.as_ref().map(read).transpose()?;
-        let paths = self.outputs.iter().map(|(path, ..)| path).chain(self.depfile.iter().map(|(path, _)| path));
-        if paths.into_iter().any(|path| !may_replace(path)) {
-            return Err(RestoreError::Unwritable);
+        let text = match &self.text {
+            Some(digest) => self.root.show_in_text(&read(digest)?.content),
+            None => Vec::new(),
+        };
+        if !may_replace(&self.path) || depfile.as_ref().is_some_and(|(path, _)| !may_replace(path)) {
+            return None;
         }
-        for ((path, _, is_executable), blob) in self.outputs.iter().zip(&outputs) {
-            replace(path, blob, *is_executable, self.mtime).map_err(|_| RestoreError::Unwritable)?;
+        replace(&self.path, &output, self.output.is_executable, self.mtime).ok()?;
+        match depfile {
+            Some((path, content)) if !self.returns_depfile => {
+                write_depfile(path, &content).ok()?;
+                Some(Restored { text, depfile: None })
+            }
+            depfile => Some(Restored { text, depfile: depfile.map(|(_, content)| content) }),
         }
-        let shown = |blob: Blob| self.root.show_in_text(&blob.content);
-        let mut restored = Restored { text: text.map(shown).unwrap_or_default(), depfile: depfile.map(shown) };
-        if let Some((path, _)) = self.depfile.as_ref().filter(|_| !self.returns_depfile) {
-            let content = restored.depfile.take().unwrap_or_default();
-            write_depfile(path, &content).map_err(|_| RestoreError::Unwritable)?;
-        }
-        Ok(restored)
     }
 }
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use memchr::memmem;
+
 /// Stands for the root. It is in no path: command lines with control characters are not cached.
 const PLACEHOLDER: u8 = 1;
 
@@ -63,16 +65,37 @@ impl Root {
         }
     }
 
-    /// Replaces the root wherever it is in a text.
-    pub(crate) fn hide_in_text(&self, text: &[u8]) -> Vec<u8> {
+    /// Replaces the root wherever it is in a word of a command line, in which a path may follow an option.
+    pub(crate) fn hide_in_word(&self, word: &[u8]) -> Vec<u8> {
+        self.replaced(word, |_| true)
+    }
+
+    /// Replaces the root in a depfile or a message. Returns `None` if it could not be restored: the text has the root in the
+    /// middle of another path, or has the placeholder.
+    pub(crate) fn hide_in_text(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let hidden = self.replaced(text, ends_before_path);
+        (!text.contains(&PLACEHOLDER) && !self.is_in(&hidden)).then_some(hidden)
+    }
+
+    /// Replaces the root where it is a whole path or the beginning of one, if the text before it is as wanted.
+    fn replaced(&self, text: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let mut hidden = Vec::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(at) = self.find(rest) {
-            hidden.extend_from_slice(&rest[..at]);
-            hidden.push(PLACEHOLDER);
-            rest = &rest[at + self.0.len()..];
+        let mut done = 0;
+        if self.is_none() {
+            return text.to_vec();
         }
-        hidden.extend_from_slice(rest);
+        for at in memmem::find_iter(text, &self.0) {
+            let end = at + self.0.len();
+            // A longer name that begins with the root is another directory.
+            let is_longer = text.get(end).is_some_and(|&next| is_in_name(next));
+            if is_longer || !is_wanted(&text[..at]) {
+                continue;
+            }
+            hidden.extend_from_slice(&text[done..at]);
+            hidden.push(PLACEHOLDER);
+            done = end;
+        }
+        hidden.extend_from_slice(&text[done..]);
         hidden
     }
 
@@ -88,24 +111,9 @@ impl Root {
         shown
     }
 
-    /// Returns where the root is in a text. A longer name that begins with it is another directory.
-    fn find(&self, text: &[u8]) -> Option<usize> {
-        if self.is_none() {
-            return None;
-        }
-        let mut from = 0;
-        loop {
-            let at = from + find(&text[from..], &self.0)?;
-            match text.get(at + self.0.len()) {
-                Some(next) if next.is_ascii_alphanumeric() || b"._-+~".contains(next) => from = at + 1,
-                _ => return Some(at),
-            }
-        }
-    }
-
     /// Returns whether the bytes of the root are anywhere in a file.
     pub(crate) fn is_in(&self, content: &[u8]) -> bool {
-        !self.is_none() && find(content, &self.0).is_some()
+        !self.is_none() && memmem::find(content, &self.0).is_some()
     }
 
     /// Returns whether a path begins with the text of the root.
@@ -118,23 +126,19 @@ impl Root {
         let rest = path.strip_prefix(&self.0[..]).filter(|_| !self.is_none());
         rest.is_some_and(|rest| !matches!(rest.first(), None | Some(b'/')))
     }
-
-    /// Returns whether a text has the placeholder, so that it could not be restored.
-    pub(crate) fn is_ambiguous(text: &[u8]) -> bool {
-        text.contains(&PLACEHOLDER)
-    }
 }
 
-pub(crate) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
-    let first = *part.first()?;
-    let mut from = 0;
-    while let Some(at) = text.get(from..)?.iter().position(|&byte| byte == first) {
-        if text[from + at..].starts_with(part) {
-            return Some(from + at);
-        }
-        from += at + 1;
-    }
-    None
+/// Returns whether a byte can follow a name in a path without ending it.
+fn is_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-+~".contains(&byte)
+}
+
+/// Returns whether a path may begin after a text. After a part of a path, it continues that one.
+fn ends_before_path(text: &[u8]) -> bool {
+    /// Quotes in messages.
+    const QUOTES: [&[u8]; 2] = ["\u{2018}".as_bytes(), "\u{201c}".as_bytes()];
+    let is_in_path = |&byte: &u8| is_in_name(byte) || !byte.is_ascii() || b"/@,%=\\".contains(&byte);
+    !text.last().is_some_and(is_in_path) || QUOTES.iter().any(|quote| text.ends_with(quote))
 }
 
 /// Returns whether a directory is a repository or a worktree of one. A submodule belongs to the repository around it.
@@ -143,7 +147,7 @@ fn is_checkout(dir: &Path) -> bool {
     match fs::symlink_metadata(&git) {
         Ok(data) if data.is_dir() => true,
         Ok(data) if data.is_file() && data.len() < 4096 => {
-            fs::read(&git).is_ok_and(|text| find(&text, b"/worktrees/").is_some())
+            fs::read(&git).is_ok_and(|text| memmem::find(&text, b"/worktrees/").is_some())
         }
         _ => false,
     }
@@ -169,18 +173,36 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_replaced_in_texts() {
+    fn the_root_is_replaced_in_words() {
         let root = Root::new(b"/a/b");
-        for (text, hidden) in [
+        for (word, hidden) in [
             ("-I/a/b/c", "-I\u{1}/c"),
             ("-ffile-prefix-map=/a/b=.", "-ffile-prefix-map=\u{1}=."),
-            ("/a/b2 /a/b/x:/a/b", "/a/b2 \u{1}/x:\u{1}"),
+            ("/a/b2", "/a/b2"),
             ("/a/b.x", "/a/b.x"),
             ("", ""),
         ] {
-            assert_eq!(root.hide_in_text(text.as_bytes()), hidden.as_bytes());
+            assert_eq!(root.hide_in_word(word.as_bytes()), hidden.as_bytes());
+        }
+        assert_eq!(Root::NONE.hide_in_word(b"-I/a/b"), b"-I/a/b");
+    }
+
+    #[test]
+    fn the_root_is_replaced_in_texts_and_restored() {
+        let root = Root::new(b"/a/b");
+        for (text, hidden) in [
+            ("x.o: /a/b/x.c \\\n /a/b\n", "x.o: \u{1}/x.c \\\n \u{1}\n"),
+            ("In \u{2018}/a/b/x\u{2019}, (/a/b)", "In \u{2018}\u{1}/x\u{2019}, (\u{1})"),
+            ("", ""),
+        ] {
+            assert_eq!(root.hide_in_text(text.as_bytes()).as_deref(), Some(hidden.as_bytes()));
             assert_eq!(root.show_in_text(hidden.as_bytes()), text.as_bytes());
         }
+        for text in ["/usr/a/b/x", "/a/b2", "/a/b.x", "\u{e9}/a/b", "-I/a/b", "a\u{1}b"] {
+            assert_eq!(root.hide_in_text(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(Root::NONE.hide_in_text(b"/usr/a/b/x").as_deref(), Some(&b"/usr/a/b/x"[..]));
+        assert_eq!(Root::NONE.hide_in_text(b"\x01"), None);
         assert!(root.is_in(b"x/a/b2") && !root.is_in(b"/a/") && !Root::NONE.is_in(b"x"));
     }
 

@@ -14,12 +14,12 @@ use tanto_sys::ipc::event_fd::EventFd;
 use tanto_sys::machine::cpu;
 
 use crate::action::Action;
-use crate::cache::{ActionCache, Hit, Miss};
+use crate::cache::{ActionCache, Hit, Miss, SuccessfulRun};
 use crate::cache_dir::{CacheAccess, CacheDir, CacheError};
 use crate::counters::Counters;
 use crate::observer::Map;
 use crate::recorded_inputs::NotStored;
-use crate::restore::{RestoreError, Restored};
+use crate::restore::Restored;
 use crate::workers::{Done, NewResult, Workers};
 
 /// Results that are written at a time.
@@ -170,11 +170,11 @@ impl<R: Runner> CacheRunner<R> {
         }
     }
 
-    fn restored(&mut self, job: JobId, result: Result<Restored, RestoreError>) {
+    fn restored(&mut self, job: JobId, result: Option<Restored>) {
         let Some(restoring) = self.restoring.remove(&job) else { return };
         self.cache.was_restored(&restoring.action);
         match result {
-            Ok(Restored { text, depfile }) => {
+            Some(Restored { text, depfile }) => {
                 self.counters.hits += 1;
                 self.counters.saved_cpu_ms += u64::from(restoring.cost.cpu_ms);
                 let report = report(Some(&restoring.action), CacheOutcome::Hit(restoring.cost), String::new());
@@ -185,7 +185,7 @@ impl<R: Runner> CacheRunner<R> {
                 completion.inputs_seen_at = Some(restoring.seen_at);
                 self.finished.push_back(completion);
             }
-            Err(_) => self.waiting.push_back((job, restoring)),
+            None => self.waiting.push_back((job, restoring)),
         }
     }
 
@@ -243,7 +243,8 @@ impl<R: Runner> CacheRunner<R> {
         if completion.capture != Capture::Complete {
             return Some(Err(NotStored::TooMuchText));
         }
-        Some(self.cache.prepare(action, began, inputs, &completion.output, cost))
+        let run = SuccessfulRun { began, inputs, text: &completion.output, cost };
+        Some(self.cache.prepare(action, &run))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::cache_dir::CacheDir;
 use crate::entry::{ActionFile, ActionResult, Entry, StoredOutput};
 use crate::input_names::PackedList;
 use crate::recorded_inputs::NotStored;
-use crate::restore::{Restoration, RestoreError, Restored};
+use crate::restore::{Restoration, Restored};
 use crate::roots::Root;
 
 /// More threads than this wait for the disk.
@@ -45,8 +45,9 @@ enum Work {
 
 /// What a thread has done.
 pub(crate) enum Done {
-    Restored(JobId, Result<Restored, RestoreError>),
-    /// The size of the output, in bytes.
+    /// `None`: nothing was written, and the command has to run.
+    Restored(JobId, Option<Restored>),
+    /// The size of the blobs, in bytes.
     Stored(JobId, Result<u64, NotStored>),
 }
 
@@ -103,11 +104,10 @@ impl Workers {
         self.done.recv().ok()
     }
 
-    /// Waits until all work is done; returns what was not fetched.
-    pub(crate) fn finish(mut self) -> Vec<Done> {
+    /// Waits until all work is done.
+    pub(crate) fn finish(mut self) {
         self.work = None;
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        self.done.try_iter().collect()
     }
 }
 
@@ -126,42 +126,42 @@ fn serve(dir: &CacheDir, queue: &Mutex<Receiver<Work>>, results: &Sender<Done>, 
     }
 }
 
-/// Stores a result. No dependent of the command runs yet, so nothing changes its output meanwhile.
+/// Stores a result. No dependent of the command runs yet, so nothing changes its output meanwhile. Returns the size of the
+/// blobs, in bytes.
 fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
     let failed = |error: &dyn ToString| NotStored::Io(error.to_string());
     let path = file::path(&new.output);
     let data = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).ok_or(NotStored::Output)?;
+    let depfile = new.depfile.as_ref().map(|path| fs::read(file::path(path))).transpose();
+    let depfile = depfile.map_err(|_| NotStored::Output)?;
     let BlobInfo { digest, size } = dir.put_file(path).map_err(|error| failed(&error))?;
     let refuse = |key: &Digest| {
         let action = ActionFile { depends_on_root: true, ..dir.read_action(key) };
         dir.write_action(key, &action).map_err(|error| failed(&error))
     };
-    if has_root(dir, &digest, &new.root) {
+    let texts = depfile.as_deref().map_or(Some(None), |text| new.root.hide_in_text(text).map(Some));
+    let texts = texts.zip(new.root.hide_in_text(&new.text));
+    let Some((depfile, text)) = texts.filter(|_| !has_root(dir, &digest, &new.root)) else {
+        if new.root.is_none() {
+            return Err(NotStored::ControlCharacter);
+        }
         refuse(&new.key)?;
         return Err(NotStored::DependsOnRoot);
-    }
-    new.refused_key.iter().try_for_each(refuse)?;
-    let put = |content: &[u8]| dir.put(&hidden(content, &new.root)?).map_err(|error| failed(&error));
-    let depfile = match &new.depfile {
-        Some(path) => Some(put(&fs::read(file::path(path)).map_err(|_| NotStored::Output)?)?),
-        None => None,
     };
-    let text = if new.text.is_empty() { None } else { Some(put(&new.text)?) };
-    let outputs = vec![StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 }];
-    let result = ActionResult { outputs, depfile, text, cost: new.cost };
+    new.refused_key.iter().try_for_each(refuse)?;
+    let size = size + [depfile.as_ref(), Some(&text)].into_iter().flatten().map(|text| text.len() as u64).sum::<u64>();
+    let put = |content: Vec<u8>| dir.put(&content).map_err(|error| failed(&error));
+    let text = if text.is_empty() { None } else { Some(put(text)?) };
+    let output = StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 };
+    let result = ActionResult { output, depfile: depfile.map(put).transpose()?, text, cost: new.cost };
     let mut action = dir.read_action(&new.key);
     action.insert(Entry { list: new.list.clone(), inputs: new.inputs, result });
     dir.write_action(&new.key, &action).map_err(|error| failed(&error))?;
     Ok(size)
 }
 
-/// Returns a text without the root.
-fn hidden(text: &[u8], root: &Root) -> Result<Vec<u8>, NotStored> {
-    if Root::is_ambiguous(text) { Err(NotStored::Output) } else { Ok(root.hide_in_text(text)) }
-}
-
 /// Returns whether the path of the checkout is in an output that should not depend on it. Compressed sections and wide
 /// characters hide it, so this is only a second check, after that of the options.
 fn has_root(dir: &CacheDir, digest: &Digest, root: &Root) -> bool {
-    !root.is_none() && dir.read_blob(digest).map_or(true, |blob| root.is_in(&blob.content))
+    !root.is_none() && dir.read_blob(digest).is_none_or(|blob| root.is_in(&blob.content))
 }

@@ -1,6 +1,8 @@
 //! What the content of a file tells about compiles that read it.
 
-use crate::roots::{Root, find};
+use memchr::memmem;
+
+use crate::roots::Root;
 
 /// What forbids to cache a compile, or to share its result with other checkouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,9 +14,11 @@ pub(crate) struct FileTraits {
 }
 
 impl FileTraits {
+    pub(super) const WORST: FileTraits = FileTraits { compares_times: true, may_name_root: true };
+
     pub(super) fn of(content: &[u8], root: &Root) -> FileTraits {
         // A precompiled header has no directives any more.
-        let is_text = !content[..content.len().min(TEXT_BYTES)].contains(&0);
+        let is_text = !(content.starts_with(PRECOMPILED) && content[..content.len().min(TEXT_BYTES)].contains(&0));
         FileTraits {
             compares_times: is_text && compares_times(content),
             may_name_root: root.is_in(content) || is_text && computes_names(content),
@@ -22,13 +26,16 @@ impl FileTraits {
     }
 }
 
-/// A file without a NUL byte at its beginning is a text.
+/// The beginning of gcc's precompiled headers.
+const PRECOMPILED: &[u8] = b"gpch";
+
+/// They have NUL bytes before this place.
 const TEXT_BYTES: usize = 256;
 
 fn compares_times(mut rest: &[u8]) -> bool {
-    while let Some(at) = find(rest, b"GCC") {
+    while let Some(at) = memmem::find(rest, b"GCC") {
         rest = &rest[at + 1..];
-        if find(&rest[..end_of_line(rest)], b"depend").is_some() {
+        if memmem::find(&rest[..end_of_line(rest)], b"depend").is_some() {
             return true;
         }
     }
@@ -44,13 +51,13 @@ fn end_of_line(text: &[u8]) -> usize {
 /// Returns whether the name of an included file is no literal. Assemblers include files, too.
 fn computes_names(content: &[u8]) -> bool {
     const OF_ASSEMBLERS: [&[u8]; 2] = [b".incbin", b".include"];
-    OF_ASSEMBLERS.iter().any(|word| find(content, word).is_some())
+    OF_ASSEMBLERS.iter().any(|word| memmem::find(content, word).is_some())
         || [&b"include"[..], b"import", b"embed"].iter().any(|word| has_computed(content, word))
 }
 
 fn has_computed(content: &[u8], directive: &[u8]) -> bool {
     let mut at = 0;
-    while let Some(found) = find(&content[at..], directive) {
+    while let Some(found) = memmem::find(&content[at..], directive) {
         let (before, after) = (content[..at + found].trim_ascii_end(), &content[at + found + directive.len()..]);
         let mark = [&b"#"[..], b"%:", b"??="].into_iter().find_map(|mark| before.strip_suffix(mark));
         let is_directive = mark.is_some_and(begins_line);
@@ -94,6 +101,7 @@ mod tests {
             ("x\n\t#\tinclude NAME", false, true),
             ("asm(\".incbin \\\"\" NAME);", false, true),
             ("gpch\0 GCC depend #include NAME", false, false),
+            ("\0\n#include NAME", false, true),
             ("", false, false),
         ] {
             assert_eq!(FileTraits::of(text.as_bytes(), &root), FileTraits { compares_times, may_name_root }, "{text}");

@@ -126,7 +126,7 @@ fn what_was_seen_is_remembered_until_something_may_have_changed() {
         matches!(&observer.see(Aspect::Presence, &absent).seen, Seen::Present(stat) if stat.kind == FileKind::File)
     );
     fs::remove_file(dir.at("absent")).unwrap();
-    observer.forget(&absent);
+    observer.file_was_written(b"other/absent");
     assert_eq!(observer.see(Aspect::Presence, &absent).seen, Seen::Nothing);
 }
 
