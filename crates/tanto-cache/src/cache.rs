@@ -50,15 +50,16 @@ pub(crate) struct SuccessfulRun<'c> {
 /// Why there is no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Miss {
-    /// The command has not run before.
+    /// The action is new.
     New,
-    /// It has, with other inputs.
+    /// All results have other inputs.
     Changed,
 }
 
 impl ActionCache {
     pub(crate) fn new(dir: CacheDir, environment: &[(OsString, OsString)]) -> ActionCache {
-        let known = read_file(&dir.known_files()).map_or_else(|_| KnownFiles::default(), |it| KnownFiles::decode(&it));
+        let known = read_file(&dir.known_files(), KnownFiles::MAX_BYTES);
+        let known = known.map_or_else(|_| KnownFiles::default(), |(_, bytes)| KnownFiles::decode(&bytes));
         let names = NameTable::open(&dir.names());
         let around = Surroundings::new(Environment::inherit_with(environment));
         let observer = Observer::new(Environment::inherit_with(environment), known);

@@ -3,7 +3,7 @@
 //! Files of actions get their name when they are complete. Everything that is damaged counts as missing.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,11 @@ use std::time::{Duration, SystemTime};
 
 use tanto_cas::store::{Durability, StoreLimits};
 use tanto_cas::{BlobInfo, Digest, Store, StoreError};
-use tanto_sys::fs::file::{open_no_follow, write_atomically};
+use tanto_sys::fs::file::write_atomically;
 use tanto_sys::user;
 
 use crate::entry::{self, ActionFile};
+use crate::plain_files::{make_room, read_file};
 
 /// Longest output that is stored, in bytes.
 pub(crate) const MAX_BLOB_BYTES: u64 = 1 << 30;
@@ -118,18 +119,21 @@ impl CacheDir {
     /// Reads the file of an action; a damaged one is removed.
     pub(crate) fn read_action(&self, key: &Digest) -> ActionFile {
         let path = self.action(key);
-        let Ok(mut file) = open_no_follow(&path) else { return ActionFile::default() };
-        let mut bytes = Vec::new();
-        let read = (&mut file).take(entry::MAX_BYTES).read_to_end(&mut bytes);
-        match read.ok().and_then(|_| ActionFile::decode(&bytes, key)) {
-            Some(found) => {
+        let read = match read_file(&path, entry::MAX_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(&path).is_err() => {
+                return ActionFile::default();
+            }
+            read => read.ok(),
+        };
+        match read.and_then(|(file, bytes)| Some((file, ActionFile::decode(&bytes, key)?))) {
+            Some((file, found)) => {
                 self.note_use(&file);
                 found
             }
             None => {
                 self.damaged.fetch_add(1, Ordering::Relaxed);
                 if self.store.is_some() {
-                    let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                    let _ = make_room(&path).and_then(|()| fs::remove_file(&path));
                 }
                 ActionFile::default()
             }
@@ -161,15 +165,19 @@ impl CacheDir {
 
     /// Reads a blob and verifies it. A damaged one is moved away.
     pub(crate) fn read_blob(&self, digest: &Digest) -> Option<Blob> {
-        let mut file = open_no_follow(&self.blob_path(digest)).ok()?;
-        let mut content = Vec::new();
-        let read = (&mut file).take(MAX_BLOB_BYTES + 1).read_to_end(&mut content);
-        if read.is_err() || Digest::of(&content) != *digest {
+        let path = self.blob_path(digest);
+        let read = match read_file(&path, MAX_BLOB_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(&path).is_err() => {
+                return None;
+            }
+            read => read.ok(),
+        };
+        let Some((file, content)) = read.filter(|(_, content)| Digest::of(content) == *digest) else {
             self.damaged.fetch_add(1, Ordering::Relaxed);
             // The store moves it away.
             self.store.iter().for_each(|store| drop(store.read_to_vec(digest, MAX_BLOB_BYTES)));
             return None;
-        }
+        };
         self.note_use(&file);
         Some(Blob { content, file })
     }

@@ -24,7 +24,7 @@ pub struct Counters {
     pub not_cacheable: u64,
     /// Processor time that hits have saved, in milliseconds.
     pub saved_cpu_ms: u64,
-    /// Bytes of blobs, as far as it is known: others may have been removed.
+    /// Of all blobs that were stored since the last collection, and of what it has left.
     pub(crate) bytes: u64,
 }
 
@@ -37,7 +37,8 @@ impl Counters {
 
     /// Reads the file; all 0 if there is none.
     pub(crate) fn read(path: &Path) -> Counters {
-        read_file(path).map_or_else(|_| Counters::default(), |text| Counters::parse(&String::from_utf8_lossy(&text)))
+        let text = read_file(path, MAX_BYTES).map(|(_, text)| text).unwrap_or_default();
+        Counters::parse(&String::from_utf8_lossy(&text))
     }
 
     pub(crate) fn parse(text: &str) -> Counters {

@@ -19,6 +19,8 @@ const MAGIC: &[u8; 4] = b"TCN1";
 const HEAD: usize = 12;
 /// A larger table is not extended. The next collection starts a new one.
 const MAX_BYTES: usize = 64 << 20;
+/// The last list that was added can make it longer.
+const MAX_FILE_BYTES: u64 = 2 * MAX_BYTES as u64;
 /// Maximum number of inputs of a command.
 const MAX_INPUTS: usize = 1 << 20;
 /// Another process writes for at most this time.
@@ -46,7 +48,7 @@ pub(crate) struct PackedList {
 
 impl NameTable {
     pub(crate) fn open(path: &Path) -> NameTable {
-        let bytes = read_file(path).ok().filter(|bytes| is_table(bytes)).unwrap_or_default();
+        let bytes = read_table(path).unwrap_or_default();
         NameTable { path: path.to_path_buf(), bytes, places: Map::default(), indexed: HEAD }
     }
 
@@ -64,7 +66,7 @@ impl NameTable {
         let last = self.last_place(list)?;
         if self.id() != Some(list.table) || self.name(last).is_none() {
             // Another process may have extended or replaced it.
-            self.bytes = read_file(&self.path).ok().filter(|bytes| is_table(bytes))?;
+            self.bytes = read_table(&self.path)?;
             self.places.clear();
             self.indexed = HEAD;
         }
@@ -144,7 +146,7 @@ impl NameTable {
     fn read_rest(&mut self, file: &mut File) -> io::Result<()> {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0))?;
-        file.read_to_end(&mut bytes)?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
         if !is_table(&bytes) {
             bytes = [&MAGIC[..], &random::bytes::<8>()?].concat();
             file.set_len(0)?;
@@ -172,8 +174,12 @@ impl NameTable {
     }
 }
 
+fn read_table(path: &Path) -> Option<Vec<u8>> {
+    read_file(path, MAX_FILE_BYTES).ok().map(|(_, bytes)| bytes).filter(|bytes| is_table(bytes))
+}
+
 fn is_table(bytes: &[u8]) -> bool {
-    bytes.len() >= HEAD && bytes.starts_with(MAGIC) && bytes.len() <= 2 * MAX_BYTES
+    bytes.len() >= HEAD && bytes.starts_with(MAGIC)
 }
 
 /// Returns the end of the last name that is complete.

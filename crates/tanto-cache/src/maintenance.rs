@@ -4,13 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tanto_cas::Digest;
-use tanto_sys::fs::file::open_no_follow;
-
 use crate::cache_dir::{CacheAccess, CacheDir, CacheError};
 use crate::counters::Counters;
-use crate::entry::ActionFile;
+use crate::entry::{self, ActionFile};
 use crate::input_names::NameTable;
+use crate::plain_files::read_file;
+use tanto_cas::Digest;
 
 /// What is in a cache.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -104,17 +103,19 @@ pub(crate) fn collect(dir: &CacheDir, max_bytes: u64) -> Result<(), CacheError> 
         ignore_missing(fs::remove_dir_all(dir.actions())).map_err(failed)?;
         ignore_missing(fs::remove_file(dir.names())).map_err(failed)?;
     }
-    let of_actions: u64 = files(&dir.actions()).map(|(_, bytes)| bytes).sum();
+    let others: u64 = files(&dir.actions()).map(|(_, bytes)| bytes).sum::<u64>() + size(&dir.names());
     let epoch = store.begin_epoch()?;
     // Leaves room for some builds.
-    let keep = (max_bytes / 8 * 7).saturating_sub(of_actions).max(1);
+    let keep = (max_bytes / 8 * 7).saturating_sub(others).max(1);
     let collected = store.collect(epoch, [], keep)?;
     if collected.removed_blobs > 0 {
         for (path, _) in files(&dir.actions()) {
-            read(&path).iter().for_each(|action| _ = remove_incomplete(dir, &path, action.clone()));
+            if let Some(action) = read(&path) {
+                remove_incomplete(dir, &path, action);
+            }
         }
     }
-    Counters::update(&dir.counters(), |counters| counters.bytes = collected.kept_bytes).map_err(failed)?;
+    Counters::update(&dir.counters(), |counters| counters.bytes = collected.kept_bytes + others).map_err(failed)?;
     Ok(())
 }
 
@@ -141,9 +142,8 @@ fn open(path: &Path, access: CacheAccess) -> Result<Option<CacheDir>, CacheError
 }
 
 fn read(path: &Path) -> Option<ActionFile> {
-    let (mut bytes, key) = (Vec::new(), digest(path)?);
-    io::Read::read_to_end(&mut open_no_follow(path).ok()?, &mut bytes).ok()?;
-    ActionFile::decode(&bytes, &key)
+    let (_, bytes) = read_file(path, entry::MAX_BYTES).ok()?;
+    ActionFile::decode(&bytes, &digest(path)?)
 }
 
 /// The files in directories named by two digits, with their sizes. Other files are no part of the cache.
@@ -170,5 +170,111 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{ActionResult, Entry, StoredOutput};
+    use crate::input_names::PackedList;
+    use std::time::{Duration, SystemTime};
+    use tanto_exec::job::Cost;
+    use tanto_testing::Scratch;
+
+    /// Stores an action with an object of this size. Returns the digest of the object.
+    fn add(dir: &CacheDir, number: u8, size: usize) -> Digest {
+        let digest = dir.put(&vec![number; size]).unwrap();
+        let output = StoredOutput { digest, is_executable: false };
+        let result = ActionResult { output, depfile: None, text: None, cost: Cost::default() };
+        let list = PackedList { table: 1, inputs: Vec::new() };
+        let entries = vec![Entry { list, inputs: Digest([number; 32]), result }];
+        let action = ActionFile { depends_on_root: false, entries };
+        dir.write_action(&Digest([number; 32]), &action).unwrap();
+        digest
+    }
+
+    fn cache(place: &Scratch) -> (PathBuf, CacheDir) {
+        let path = place.at("home/.cache/tanto/cache");
+        fs::create_dir_all(place.at("home")).unwrap();
+        let dir = CacheDir::open(&path, CacheAccess::ReadWrite).unwrap();
+        (path, dir)
+    }
+
+    fn blob(path: &Path, digest: &Digest) -> PathBuf {
+        let text = digest.to_string();
+        path.join("blobs").join(&text[..2]).join(&text[2..])
+    }
+
+    fn age(path: &Path, days: u64) {
+        let time = SystemTime::now() - Duration::from_secs(days * 24 * 60 * 60);
+        fs::File::open(path).unwrap().set_modified(time).unwrap();
+    }
+
+    #[test]
+    fn without_a_cache_nothing_is_created() {
+        let place = Scratch::new("cache-none");
+        let path = place.at("tanto/cache");
+        assert_eq!(contents(&path).unwrap(), None);
+        assert_eq!(clear(&path).unwrap(), None);
+        assert_eq!(verify(&path).unwrap(), None);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn everything_is_counted_and_cleared() {
+        let place = Scratch::new("cache-contents");
+        let (path, dir) = cache(&place);
+        add(&dir, 1, 1000);
+        add(&dir, 2, 2000);
+        let found = contents(&path).unwrap().unwrap();
+        assert_eq!((found.actions, found.results, found.blobs), (2, 2, 2));
+        assert!(found.bytes > 3000 && found.bytes < 4000, "{}", found.bytes);
+        assert_eq!(clear(&path).unwrap(), Some(found.bytes));
+        let found = contents(&path).unwrap().unwrap();
+        assert_eq!((found.actions, found.blobs, found.bytes), (0, 0, 0));
+    }
+
+    #[test]
+    fn damage_is_found_and_removed() {
+        let place = Scratch::new("cache-verify");
+        let (path, dir) = cache(&place);
+        let [flipped, missing, _] = [1, 2, 3].map(|number| add(&dir, number, 1000));
+        add(&dir, 4, 10);
+        let writable = |path: &Path| {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+        };
+        writable(&blob(&path, &flipped));
+        fs::write(blob(&path, &flipped), vec![9; 1000]).unwrap();
+        fs::remove_file(blob(&path, &missing)).unwrap();
+        let action = path.join("actions/04").join(&Digest([4; 32]).to_string()[2..]);
+        fs::write(&action, "damaged").unwrap();
+        let found = verify(&path).unwrap().unwrap();
+        assert_eq!((found.blobs, found.damaged_blobs), (3, 1));
+        assert_eq!((found.actions, found.damaged_actions, found.incomplete_results), (4, 1, 2));
+        let again = verify(&path).unwrap().unwrap();
+        assert_eq!((again.blobs, again.damaged_blobs), (2, 0));
+        assert_eq!((again.actions, again.damaged_actions, again.incomplete_results), (1, 0, 0));
+    }
+
+    #[test]
+    fn what_was_not_used_for_the_longest_time_goes_first() {
+        let place = Scratch::new("cache-collect");
+        let (path, dir) = cache(&place);
+        let blobs = [1, 2, 3, 4].map(|number| add(&dir, number, 10_000));
+        for (blob_digest, days) in blobs.iter().zip([3, 9, 1, 5]) {
+            age(&blob(&path, blob_digest), days);
+        }
+        // It is read today.
+        assert!(dir.read_blob(&blobs[1]).is_some());
+        collect(&dir, 27_000).unwrap();
+        assert_eq!(blobs.map(|blob| dir.has_blob(&blob)), [false, true, true, false]);
+        let found = contents(&path).unwrap().unwrap();
+        assert_eq!((found.actions, found.results), (2, 2), "results without their objects are removed");
+        assert!(found.bytes <= 27_000);
+        assert!(Counters::read(&dir.counters()).bytes <= 27_000);
+        collect(&dir, 1 << 30).unwrap();
+        assert_eq!(contents(&path).unwrap().unwrap().blobs, 2);
     }
 }

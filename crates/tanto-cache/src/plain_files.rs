@@ -1,20 +1,24 @@
 //! Files of the cache, in whose place there may be anything else.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
 use tanto_sys::fs::file::open_no_follow;
 
-/// Reads a file; anything else counts as missing.
-pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+/// Opens and reads a file of at most `most` bytes. Anything else in its place counts as missing.
+pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<(File, Vec<u8>)> {
     let mut file = open_no_follow(path)?;
-    if !file.metadata()?.is_file() {
+    let data = file.metadata()?;
+    if !data.is_file() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    if data.len() > most {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(data.len()).unwrap_or(0));
+    (&mut file).take(most).read_to_end(&mut bytes)?;
+    Ok((file, bytes))
 }
 
 /// Removes what is in the place of a file that will be written.

@@ -185,9 +185,9 @@ pub struct CacheUse {
 pub enum CacheOutcome {
     /// Its result was taken. The command has once cost this.
     Hit(Cost),
-    /// It has not run before.
+    /// The cache has no result of it.
     New,
-    /// It has run before, with other inputs.
+    /// The cache has results of it, with other inputs.
     Changed,
     /// It cannot be cached.
     NotCacheable,

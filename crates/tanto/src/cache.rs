@@ -1,5 +1,7 @@
 //! `tanto cache`: shows, verifies and empties the action cache.
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
 use tanto_cache::{CacheContents, CacheError, Verification};
 use tanto_exec::command_output::CommandOutput;
@@ -36,14 +38,18 @@ pub fn run(args: &CacheArgs) -> CommandOutput {
 }
 
 fn answer(command: &CacheCommand) -> Result<CommandOutput, CacheError> {
-    let Some(dir) = EnvVars::of_process().cache().map(|cache| cache.join(CACHE_DIR)) else {
-        return Ok(CommandOutput::failed("HOME is not set"));
-    };
+    match EnvVars::of_process().cache() {
+        Some(dir) => answer_about(&dir.join(CACHE_DIR), command),
+        None => Ok(CommandOutput::failed("HOME is not set")),
+    }
+}
+
+fn answer_about(dir: &Path, command: &CacheCommand) -> Result<CommandOutput, CacheError> {
     let (text, code) = match command {
-        CacheCommand::Stat => (tanto_cache::contents(&dir)?.as_ref().map(contents), 0),
-        CacheCommand::Clear => (tanto_cache::clear(&dir)?.map(|bytes| format!("removed {}\n", ByteSize(bytes))), 0),
+        CacheCommand::Stat => (tanto_cache::contents(dir)?.as_ref().map(contents), 0),
+        CacheCommand::Clear => (tanto_cache::clear(dir)?.map(|bytes| format!("removed {}\n", ByteSize(bytes))), 0),
         CacheCommand::Verify => {
-            let found = tanto_cache::verify(&dir)?;
+            let found = tanto_cache::verify(dir)?;
             let is_damaged = found.is_some_and(|found| found.damaged_blobs + found.damaged_actions > 0);
             (found.as_ref().map(verification), u8::from(is_damaged))
         }
@@ -78,4 +84,32 @@ fn verification(found: &Verification) -> String {
         grouped(*damaged_actions),
         grouped(*incomplete_results)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tanto_testing::Scratch;
+
+    #[test]
+    fn commands_without_a_cache_say_so() {
+        let place = Scratch::new("cache-command");
+        for command in [CacheCommand::Stat, CacheCommand::Clear, CacheCommand::Verify] {
+            let answer = answer_about(&place.at("none"), &command).unwrap();
+            let said = String::from_utf8(answer.out).unwrap();
+            assert!(said.starts_with("there is no cache in /") && answer.code == 0, "{said}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_names() {
+        let found =
+            CacheContents { actions: 1234, results: 2000, blobs: 3, bytes: 5 << 20, ..CacheContents::default() };
+        let text = contents(&found);
+        for line in ["size       5 MiB", "commands   1,234", "results    2,000", "files      3", "hits       0"] {
+            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        }
+        let found = Verification { blobs: 7, damaged_blobs: 1, actions: 5, ..Verification::default() };
+        assert_eq!(verification(&found), "7 files, 1 damaged\n5 commands, 0 damaged\n0 results without their files\n");
+    }
 }

@@ -179,6 +179,47 @@ mod tests {
     }
 
     #[test]
+    fn uses_of_the_cache_are_counted_and_explained() {
+        let place = place("report-cache");
+        assert!(good(ask(&place, &["cache"])).contains("--cache=on"), "a build without a cache");
+        let mut lines: Vec<String> = LINES.lines().map(String::from).collect();
+        let end = lines.pop().expect("the end of the build");
+        lines.truncate(2);
+        for (job, fields) in [
+            r#""cache":"hit","saved_ms":3000,"saved_cpu_ms":2000,"saved_kib":1"#,
+            r#""cache":"changed","depends_on_root":true"#,
+            r#""cache":"new","cache_reason":"it asked for the date or the time""#,
+            r#""cache":"not cacheable","cache_reason":"links""#,
+            r#""cache":"not cacheable","cache_reason":"links""#,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            lines.push(format!(
+                r#"{{"event":"started","job":{job},"at_ms":0,"outputs":["o{job}"],"command":"c{job}"}}"#
+            ));
+            lines.push(format!(r#"{{"event":"finished","job":{job},"start_ms":0,"end_ms":9,"exit":0,{fields}}}"#));
+        }
+        lines.push(end);
+        place.write(".tanto/sessions/20260101-000002-000-7.jsonl", lines.join("\n") + "\n");
+        let said = good(ask(&place, &["cache"]));
+        let expected = "\
+hits 1, misses 4: 1 with other inputs, 1 new, 2 not cacheable
+2.0 s of processor time saved
+1 result cannot be used in other checkouts, because it may contain the path of this one: add -ffile-prefix-map=PATH=.
+
+not cacheable
+    2 links (c3, c4)
+
+not stored
+    1 it asked for the date or the time (c2)
+";
+        assert_eq!(said.split_once('\n').map(|(_, rest)| rest), Some(expected), "{said}");
+        let json = good(ask(&place, &["timings", "--json"]));
+        assert_eq!(json.matches(r#""from_cache":true"#).count(), 1, "{json}");
+    }
+
+    #[test]
     fn html_page_is_written() {
         let place = place("report-page");
         let file = place.at("page.html").display().to_string();

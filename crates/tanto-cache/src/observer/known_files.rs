@@ -23,6 +23,9 @@ pub(crate) struct KnownFiles {
 }
 
 impl KnownFiles {
+    /// A longer file is damaged.
+    pub(crate) const MAX_BYTES: u64 = 32 << 20;
+
     /// Reads a file that `encode` has written. Anything else gives an empty table.
     pub(crate) fn decode(bytes: &[u8]) -> KnownFiles {
         KnownFiles { files: decode(bytes).unwrap_or_default(), has_new: false }

@@ -106,6 +106,8 @@ fn info(fields: &Fields) -> Result<JobInfo, Wrong> {
 }
 
 fn finished(fields: &Fields) -> Result<Finished, Wrong> {
+    let cache = cache(fields)?;
+    let is_hit = cache.as_ref().is_some_and(|cache| matches!(cache.outcome, CacheOutcome::Hit(_)));
     Ok(Finished {
         job: job(fields)?,
         start_ms: time(fields, "start_ms")?,
@@ -128,10 +130,10 @@ fn finished(fields: &Fields) -> Result<Finished, Wrong> {
         executed_by: match (mark(fields, "in_process")?, mark(fields, "checkpoint")?) {
             (_, true) => ExecutedBy::Checkpoint,
             (true, false) => ExecutedBy::Fork,
-            (false, false) if mark(fields, "from_cache")? => ExecutedBy::Cache,
+            (false, false) if is_hit => ExecutedBy::Cache,
             (false, false) => ExecutedBy::Process,
         },
-        cache: cache(fields)?,
+        cache,
     })
 }
 

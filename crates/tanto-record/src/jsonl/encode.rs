@@ -77,7 +77,7 @@ impl Encoder {
                 object.number("end_ms", end_ms);
                 exit_fields(object, exit);
                 usage_fields(object, usage, executed_by);
-                cache_fields(object, executed_by, cache);
+                cache_fields(object, cache);
                 self.output(object, output);
             }
             Event::Skipped { outputs, because, .. } => {
@@ -248,8 +248,7 @@ fn usage_fields(object: &mut Object<'_>, usage: Usage, executed_by: ExecutedBy) 
     object.mark("checkpoint", executed_by == ExecutedBy::Checkpoint);
 }
 
-fn cache_fields(object: &mut Object<'_>, executed_by: ExecutedBy, cache: Option<&CacheUse>) {
-    object.mark("from_cache", executed_by == ExecutedBy::Cache);
+fn cache_fields(object: &mut Object<'_>, cache: Option<&CacheUse>) {
     let Some(CacheUse { outcome, reason, depends_on_root }) = cache else { return };
     object.text("cache", cache_word(outcome).as_bytes());
     if let CacheOutcome::Hit(Cost { wall_ms, cpu_ms, memory_kib }) = *outcome {

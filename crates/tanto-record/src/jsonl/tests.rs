@@ -110,6 +110,7 @@ fn some_throttle_reason(random: &mut Random, job: JobId) -> Option<ThrottleReaso
 fn some_event(random: &mut Random) -> Kept {
     let job = JobId(random.number() as u32);
     let at_ms = (random.number() >> 30) as i64;
+    let (executed_by, cache) = execution(random);
     let expected_ms = random.chance(50).then_some(-at_ms);
     match random.below(14) {
         0 => Kept::Planned { job, expected_ms },
@@ -155,10 +156,18 @@ fn some_event(random: &mut Random) -> Kept {
                 written_bytes: u64::MAX,
                 waits: [None, Some(StallTimes { io_us: 0, cpu_us: random.number() })][random.below(2)],
             },
-            executed_by: [ExecutedBy::Process, ExecutedBy::Fork, ExecutedBy::Checkpoint, ExecutedBy::Cache]
-                [random.below(4)],
-            cache: [None, Some(cache_use(random))][random.below(2)].clone(),
+            executed_by,
+            cache,
         }),
+    }
+}
+
+/// What executed a command, and what the cache did for it.
+fn execution(random: &mut Random) -> (ExecutedBy, Option<CacheUse>) {
+    let executed_by = [ExecutedBy::Process, ExecutedBy::Fork, ExecutedBy::Checkpoint][random.below(3)];
+    match [None, Some(cache_use(random))][random.below(2)].clone() {
+        Some(cache) if matches!(cache.outcome, CacheOutcome::Hit(_)) => (ExecutedBy::Cache, Some(cache)),
+        cache => (executed_by, cache),
     }
 }
 

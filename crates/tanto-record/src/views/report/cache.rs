@@ -69,10 +69,13 @@ impl Counts {
             text += &format!("{} of processor time saved\n", duration(self.saved_cpu_ms));
         }
         if self.depends_on_root > 0 {
+            let (results, they) = match self.depends_on_root {
+                1 => ("1 result".to_string(), "it"),
+                count => (format!("{} results", grouped(count)), "they"),
+            };
             text += &format!(
-                "{} results cannot be used in other checkouts, because they may contain the path of this one: add \
-                 -ffile-prefix-map=PATH=.\n",
-                grouped(self.depends_on_root)
+                "{results} cannot be used in other checkouts, because {they} may contain the path of this one: add \
+                 -ffile-prefix-map=PATH=.\n"
             );
         }
         text
