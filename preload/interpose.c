@@ -450,7 +450,7 @@ locale_t newlocale(int categories, const char *locale, locale_t base) {
 
 // ---- other processes ----
 
-// What another process reads for this one is not known.
+// Another process could read files for this one.
 int connect(int descriptor, const struct sockaddr *address, socklen_t length) {
   NEXT(connect);
   record_lost();

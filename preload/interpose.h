@@ -1,4 +1,4 @@
-// What the files that replace functions of the C library share.
+// Declarations for the files that replace functions of the C library.
 
 #ifndef TANTO_PRELOAD_INTERPOSE_H
 #define TANTO_PRELOAD_INTERPOSE_H

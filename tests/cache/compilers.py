@@ -213,7 +213,7 @@ class Server:
 
 @of_each(("gcc",))
 def a_compiler_that_asks_a_server(tanto, place, kind):
-    """The server reads the files, which nobody sees."""
+    """The server reads the files, so the recorder does not see that."""
     tree = Tree(tanto, place, FILES, kind)
     Server(place / "socket")
     body = f"""

@@ -151,7 +151,7 @@ class Job:
         return [word.replace("{root}", str(root)) for word in words]
 
     def compile(self, root):
-        """The object; None if the compiler refuses. Notes files that nobody expects."""
+        """The object; None if the compiler refuses. Notes unexpected files."""
         for name, text in {"src/" + self.source: SOURCES[self.source], **{f"inc/{n}": t for n, t in HEADERS.items()}}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)

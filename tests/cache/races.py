@@ -156,7 +156,7 @@ def an_older_header_comes_while_hits_are_restored(tanto, place):
         tree.empty()
         os.utime(tree.path("old.h"), (1_000_000_000, 1_000_000_000))
         meeting.build(after=lambda: tree.path("old.h").rename(tree.path("inc/h.h")), mode=mode)
-        # By times, nobody sees it. But no record may say that the outputs were made from the new content.
+        # Timestamps do not show it. But no record may say that the outputs were made from the new content.
         os.utime(tree.path("inc/h.h"))
         tree.judge(empty=False)
 

@@ -16,7 +16,7 @@ use crate::variables;
 /// Changes when a key or an entry gets another meaning.
 const VERSION: &[u8] = b"tanto action 1";
 
-/// What is the same for all commands of a build.
+/// Properties that all commands of a build share.
 pub(crate) struct Surroundings {
     pub(crate) cwd: Vec<u8>,
     pub(crate) root: Root,
@@ -25,7 +25,7 @@ pub(crate) struct Surroundings {
     variables: Vec<u8>,
     /// Directories for temporary files.
     temporary: Vec<Vec<u8>>,
-    /// Why no command can be cached.
+    /// A reason that applies to all commands.
     obstacle: Option<NotCacheable>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum NotCacheable {
     Shell,
     #[error("it has a response file")]
     ResponseFile,
-    #[error("the compiler does not write what the manifest declares")]
+    #[error("the compiler does not write the declared outputs")]
     Outputs,
     #[error("its program was not found")]
     NoProgram,

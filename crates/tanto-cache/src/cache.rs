@@ -42,7 +42,7 @@ pub(crate) struct SuccessfulRun<'c> {
     /// The clock of file systems before it started.
     pub(crate) began: i64,
     pub(crate) inputs: &'c InputList,
-    /// What it printed.
+    /// The printed text.
     pub(crate) text: &'c [u8],
     pub(crate) cost: Cost,
 }
@@ -141,7 +141,7 @@ impl ActionCache {
         let mut names: Vec<InputName<'_>> =
             hidden.iter().map(|(aspect, name)| InputName { aspect: *aspect, name }).collect();
         let list = self.names.pack(&mut names).map_err(|error| NotStored::Io(error.to_string()))?;
-        // As they were seen just now: what is seen later could be changed.
+        // As they were checked: a file that is read again now could have changed since.
         let evaluation = self.observer.evaluate_as_seen(&names, &action.root);
         let evaluation = evaluation.ok_or_else(|| NotStored::Changed(b"a file".to_vec()))?;
         Ok(NewResult {
@@ -170,7 +170,7 @@ impl ActionCache {
         });
     }
 
-    /// Saves what is useful for later builds, and collects what is too much. Failures only cost time.
+    /// Writes the digests of large files and the counters, and collects garbage. Failures only cost time.
     pub(crate) fn save(self, build: Counters, max_bytes: u64) {
         let ActionCache { dir, observer, .. } = self;
         if dir.access() == CacheAccess::ReadOnly {

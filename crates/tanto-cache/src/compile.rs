@@ -15,7 +15,7 @@ pub use refusal::Refusal;
 
 /// A compile that may be cached: one source, one object, options that are known.
 ///
-/// The options do not tell everything. The caller must also refuse:
+/// Options are not enough. The caller must also refuse:
 /// * sources that use the date or the time (`__DATE__`, `__TIME__`, `__TIMESTAMP__`), unless the clock is fixed;
 /// * environments with variables that add options or outputs, see [`WRITING_VARIABLES`];
 /// * a precompiled header ([`Language::is_header`]) of a program that is clang under another name, and any use of one, since
@@ -24,7 +24,7 @@ pub use refusal::Refusal;
 pub struct Compile<'a> {
     /// The compiler as written.
     pub program: &'a [u8],
-    /// What the name of the program tells about it.
+    /// By the name of the program.
     pub family: Family,
     pub source: &'a [u8],
     pub language: Language,

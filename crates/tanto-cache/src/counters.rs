@@ -1,4 +1,4 @@
-//! How often the cache was of use, and about how large it is.
+//! Counts hits and misses, and tracks the approximate size of the cache.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -24,7 +24,7 @@ pub struct Counters {
     pub not_cacheable: u64,
     /// Processor time that hits have saved, in milliseconds.
     pub saved_cpu_ms: u64,
-    /// Of all blobs that were stored since the last collection, and of what it has left.
+    /// The size after the last collection, and of all blobs that were stored since.
     pub(crate) bytes: u64,
 }
 

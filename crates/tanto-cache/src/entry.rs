@@ -25,12 +25,12 @@ pub(crate) struct ActionFile {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) list: PackedList,
-    /// What the inputs were like.
+    /// Names and states of the inputs.
     pub(crate) inputs: Digest,
     pub(crate) result: ActionResult,
 }
 
-/// What a command has written.
+/// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ActionResult {
     pub(crate) output: StoredOutput,

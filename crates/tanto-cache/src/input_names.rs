@@ -135,14 +135,14 @@ impl NameTable {
         self.indexed = self.bytes.len();
         let written = file.write_all(&self.bytes[end..]);
         if written.is_err() {
-            // What is left of a name is no name; the next write would follow it.
+            // A partial name at the end would make all later names unreadable.
             let _ = file.set_len(end as u64);
             *self = NameTable::open(&self.path);
         }
         written
     }
 
-    /// Reads what others have added, or starts the table.
+    /// Reads names that other processes have added, or starts the table.
     fn read_rest(&mut self, file: &mut File) -> io::Result<()> {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0))?;

@@ -1,8 +1,7 @@
-//! Action cache: results of commands, found again by the content of everything that the command looked at.
+//! Action cache: results of compiles, keyed by the content of all observed inputs.
 //!
-//! An *action* is a command line with all that decides which inputs it looks at first: its directory and some variables.
-//! Its *key* leads to up to 16 *entries*, each the list of the inputs of one run and its result. An entry whose inputs are
-//! all as they were is a hit: its result is what the command would write.
+//! An *action* is a command line with its directory and some variables. Its *key* leads to up to 16 *entries*, each with
+//! the inputs of one run and the result. An entry whose inputs are unchanged is a hit: the command would write its result.
 
 mod action;
 mod cache;

@@ -1,4 +1,4 @@
-//! Counts, verifies and removes what is in a cache. Builds may use it meanwhile: for them, what was removed is a miss.
+//! Counts, verifies and removes the files of a cache. Builds may use it meanwhile; removed files are misses.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::input_names::NameTable;
 use crate::plain_files::read_file;
 use tanto_cas::Digest;
 
-/// What is in a cache.
+/// Contents of a cache.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct CacheContents {
     pub counters: Counters,
@@ -23,7 +23,7 @@ pub struct CacheContents {
     pub bytes: u64,
 }
 
-/// What a verification has found. Everything that is damaged was removed.
+/// Result of a verification. Damaged files were removed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Verification {
     pub blobs: u64,
@@ -65,7 +65,7 @@ pub fn clear(path: &Path) -> Result<Option<u64>, CacheError> {
     Ok(Some(before.bytes))
 }
 
-/// Reads everything, and removes what is damaged; `None` if there is no cache.
+/// Reads the whole cache and removes damaged files; `None` if there is no cache.
 pub fn verify(path: &Path) -> Result<Option<Verification>, CacheError> {
     if open(path, CacheAccess::ReadOnly)?.is_none() {
         return Ok(None);
@@ -94,7 +94,7 @@ pub fn verify(path: &Path) -> Result<Option<Verification>, CacheError> {
     Ok(Some(found))
 }
 
-/// Removes what was not used for the longest time if the cache is too large.
+/// Removes the results that have been unused for the longest time if the cache is too large.
 pub(crate) fn collect(dir: &CacheDir, max_bytes: u64) -> Result<(), CacheError> {
     let Some(store) = dir.store() else { return Ok(()) };
     let failed = |error| CacheError::Io(dir.path().to_path_buf(), error);

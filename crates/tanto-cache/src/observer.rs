@@ -1,4 +1,4 @@
-//! Looks at files and variables as a command would see them now, and remembers that while it holds.
+//! Observes files and variables as a command would see them now, and remembers observations while no command runs.
 
 mod file_traits;
 mod known_files;
@@ -23,12 +23,12 @@ pub(crate) use self::list::{Evaluation, InputName};
 
 pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// What a command wants to know about a name.
+/// An observable property of a name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Aspect {
     /// The content of a file, or the names in a directory.
     Content,
-    /// Whether there is something, and of what kind.
+    /// Existence, and the kind of the file.
     Presence,
     /// The target of a symbolic link.
     Link,
@@ -48,7 +48,7 @@ impl Aspect {
 /// Devices that give every command the same, or on which no result depends.
 const DEVICES: [&[u8]; 4] = [b"/dev/null", b"/dev/zero", b"/dev/urandom", b"/dev/random"];
 
-/// What was seen.
+/// A result of an observation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     File(SeenFile),
@@ -64,7 +64,7 @@ pub(crate) enum Seen {
     /// A device from the list.
     Device,
     Nothing,
-    /// It cannot be seen, or not in a way that could be compared.
+    /// It cannot be observed, or not compared.
     Unknown,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct SeenFile {
     pub(crate) stat: Stat,
 }
 
-/// Something seen.
+/// An observation and its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Sighting {
     pub(crate) seen: Seen,
@@ -93,7 +93,7 @@ pub(crate) struct Observer {
     sightings: [Map<Box<[u8]>, Sighting>; ASPECTS],
     /// The last components of their names.
     seen_names: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
-    /// What was seen in earlier rounds has to be confirmed.
+    /// Sightings of earlier rounds have to be confirmed.
     round: u64,
     /// The variables of commands.
     environment: Environment,
@@ -134,7 +134,7 @@ impl Observer {
         self.known
     }
 
-    /// Returns what was seen of a name, at a time when nothing had changed since.
+    /// Observes a name, unless an earlier sighting is still valid.
     pub(crate) fn see(&mut self, aspect: Aspect, name: &[u8]) -> &Sighting {
         let map = &self.sightings[aspect as usize];
         let before = map.get(name);
@@ -174,7 +174,7 @@ impl Observer {
         }
     }
 
-    /// Searches a file with this digest for what forbids to cache a compile that reads it.
+    /// Searches a file with this digest for constructs that restrict caching.
     pub(crate) fn traits_of(&mut self, path: &[u8], digest: Digest, root: &Root) -> FileTraits {
         if let Some(known) = self.traits.get(&digest) {
             return *known;

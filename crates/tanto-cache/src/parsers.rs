@@ -9,7 +9,7 @@ use crate::entry::ActionFile;
 use crate::input_names::NameTable;
 use crate::observer::KnownFiles;
 
-/// Reads the body of a file as each format; panics if what was read is not written again in the same way.
+/// Reads the body of a file in each format; panics if decoding an encoded value does not return it.
 pub fn read(body: &[u8], scratch: &Path) {
     let key = Digest([7; 32]);
     let known = [b"TCF1", &Digest::of(body).0[..], body].concat();

@@ -1,4 +1,4 @@
-//! Files of the cache, in whose place there may be anything else.
+//! Reads and replaces regular files, with checks that they are regular files.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<(File, Vec<u8>)> {
     Ok((file, bytes))
 }
 
-/// Removes what is in the place of a file that will be written.
+/// Removes a directory, link or other special file in the place of a file that will be written.
 pub(crate) fn make_room(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(data) if data.is_dir() => fs::remove_dir_all(path),

@@ -1,4 +1,4 @@
-//! Turns what a command was seen to look at into a list of inputs, or says why it cannot.
+//! Converts the record of a run into a list of inputs, or rejects it with a reason.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -44,9 +44,9 @@ pub(crate) enum NotStored {
     PrecompiledHeader,
     #[error("{} compares the times of files", String::from_utf8_lossy(.0))]
     ComparesTimes(Vec<u8>),
-    #[error("what it printed, or its depfile, has a control character")]
+    #[error("its output text or its depfile has a control character")]
     ControlCharacter,
-    #[error("it printed too much")]
+    #[error("its output text is too long")]
     TooMuchText,
 }
 
@@ -136,7 +136,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns whether what is seen after the run is what the command has seen.
+    /// Returns whether the command has observed the same as this sighting after it.
     fn is_unchanged(
         &self,
         input: &Input,

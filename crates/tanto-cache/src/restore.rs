@@ -14,7 +14,7 @@ use crate::cache_dir::{Blob, CacheDir};
 use crate::entry::StoredOutput;
 use crate::roots::Root;
 
-/// What to write.
+/// A result to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Restoration {
     pub(crate) path: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Restoration {
     pub(crate) mtime: i64,
 }
 
-/// What the command would have printed, and its depfile if that was not written.
+/// The text that the command would have printed, and its depfile if that was not written.
 #[derive(Debug)]
 pub(crate) struct Restored {
     pub(crate) text: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Answers commands from the cache, and passes the others on.
+//! Restores results from the cache, and passes all other commands to another runner.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub struct CacheOptions {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// What the cache did in a build.
+/// Numbers of a build.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheSummary {
     pub hits: u64,
@@ -116,8 +116,7 @@ impl<R: Runner> CacheRunner<R> {
         })
     }
 
-    /// Waits for results that are being stored, saves what is useful for later builds, and removes old results if there
-    /// are too many.
+    /// Waits for results that are being stored, and ends the use of the cache.
     pub fn finish(self) -> CacheSummary {
         let CacheRunner { inner, cache, workers, counters, max_bytes, write_error, .. } = self;
         drop(inner);
@@ -160,7 +159,7 @@ impl<R: Runner> CacheRunner<R> {
         Ok(())
     }
 
-    /// Takes what the threads have done.
+    /// Takes results of the threads.
     fn collect(&mut self) {
         while let Some(done) = self.workers.try_next() {
             match done {

@@ -1,5 +1,5 @@
-//! The ways to inputs: whether a directory or a symbolic link on the way was changed while a command ran, so that it may have
-//! read another file.
+//! Checks the directories and symbolic links on the way to an input: if one has changed while a command ran, the command
+//! may have read another file.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::observer::Map;
 /// Symbolic links in a row.
 const MAX_LINKS: usize = 40;
 
-/// What is known about the ways to inputs of one run.
+/// Checked directories and links of one run.
 pub(crate) struct Ways<'r> {
     /// The clock of file systems before the command started.
     began: i64,

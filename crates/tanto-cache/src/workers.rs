@@ -33,7 +33,7 @@ pub(crate) struct NewResult {
     /// Relative to the working directory.
     pub(crate) output: Vec<u8>,
     pub(crate) depfile: Option<Vec<u8>>,
-    /// What it printed.
+    /// The printed text.
     pub(crate) text: Vec<u8>,
     pub(crate) cost: Cost,
 }
@@ -43,7 +43,7 @@ enum Work {
     Store(JobId, Box<NewResult>),
 }
 
-/// What a thread has done.
+/// Finished work of a thread.
 pub(crate) enum Done {
     /// `None`: nothing was written, and the command has to run.
     Restored(JobId, Option<Restored>),

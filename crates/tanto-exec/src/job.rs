@@ -23,7 +23,7 @@ pub struct Command {
     pub console: bool,
     /// Limits of this command; `None`: those of the runner.
     pub limits: Option<Box<JobLimits>>,
-    /// Records what it looks at, for `Completion::inputs`. Needs `RunnerOptions::record_inputs`.
+    /// Records its inputs in `Completion::inputs`. Needs `RunnerOptions::record_inputs`.
     pub record_inputs: bool,
     /// The files that it is declared to use; `None`: unknown.
     pub files: Option<Box<CommandFiles>>,
@@ -171,7 +171,7 @@ pub enum ExecutedBy {
     Cache,
 }
 
-/// What an action cache did for a command.
+/// Use of the action cache for a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheUse {
     pub outcome: CacheOutcome,
@@ -204,7 +204,7 @@ pub struct Completion {
     pub usage: Usage,
     pub executed_by: ExecutedBy,
     pub report: Option<Box<MonitorReport>>,
-    /// What it has looked at; only if it was asked for (`Command::record_inputs`).
+    /// The observed inputs; only with `Command::record_inputs`.
     pub inputs: Option<Box<InputList>>,
     /// `None`: there is no cache.
     pub cache: Option<Box<CacheUse>>,

@@ -39,7 +39,7 @@ pub struct FrontendOptions {
     pub keep_rspfile: bool,
     /// Include phony edges and dependencies in events, for recording the build.
     pub detail: bool,
-    /// Tell the runner which files commands declare, for an action cache.
+    /// Pass the declared files of commands to the runner, for an action cache.
     pub declare_files: bool,
 }
 
@@ -56,7 +56,7 @@ struct RunningEdge {
     /// Empty if there is none.
     rspfile: Vec<u8>,
     deps: DepsSource,
-    /// What the command has cost, if its result came from a cache.
+    /// The cost of the real run, if the result came from a cache.
     cached_cost: Option<Cost>,
 }
 
@@ -83,7 +83,7 @@ pub struct NinjaFrontend<'a, 't> {
     pub scan: Scan<'a, 't>,
     /// Costs from earlier builds, by output path.
     pub cost_history: Option<CostLookup<'a>>,
-    /// Gets what commands have looked at. The runner has to be able to record that.
+    /// Receives the recorded inputs of commands. The runner must be able to record them.
     pub input_trace: Option<InputTrace>,
     plan: Plan<'a>,
     options: FrontendOptions,

@@ -13,7 +13,7 @@ use crate::settings::EnvVars;
 /// Show, verify or empty the cache of results of compiles
 ///
 /// Builds with --cache=on store results in tanto/cache in the user's cache directory ($XDG_CACHE_HOME, ~/.cache). `tanto
-/// report cache` shows what the cache did for a build.
+/// report cache` lists the hits and misses of a build.
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct CacheArgs {
@@ -23,13 +23,13 @@ pub struct CacheArgs {
 
 #[derive(Subcommand, Debug)]
 enum CacheCommand {
-    /// Print the size of the cache, and how often it was of use
+    /// Print the size of the cache and the number of hits
     Stat,
     /// Remove everything from the cache
     Clear,
-    /// Read everything, and remove what is damaged
+    /// Read the whole cache and remove damaged files
     ///
-    /// Exits with code 1 if something was damaged.
+    /// Exits with code 1 if a file was damaged.
     Verify,
 }
 

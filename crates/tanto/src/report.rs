@@ -42,7 +42,7 @@ enum ReportCommand {
     Timings(TimingsArgs),
     /// Print a build for the trace viewers of Chrome and Perfetto
     Trace(SessionArg),
-    /// Show what came from the cache, and why the rest did not
+    /// List hits and misses of the cache, with the reasons for misses
     Cache(SessionArg),
     /// Print the output of commands, also of those that are up to date
     ///

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 const TEXT: &str = include_str!("options.txt");
 
-/// What a listed option means for the object.
+/// The effect of a listed option on the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     Plain,

@@ -1,6 +1,6 @@
 //! Names of compilers.
 
-/// Which compiler a program is, as far as its name tells.
+/// The kind of a compiler, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Gcc,

@@ -7,7 +7,7 @@ use super::program::Family;
 use super::refusal::{Refusal, text};
 use super::{Compile, passed_on};
 
-/// What the value of an option is.
+/// The role of an option's value.
 #[derive(Debug, Clone, Copy)]
 enum Role {
     Output,

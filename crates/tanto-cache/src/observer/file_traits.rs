@@ -1,10 +1,10 @@
-//! What the content of a file tells about compiles that read it.
+//! Searches sources for constructs that restrict caching.
 
 use memchr::memmem;
 
 use crate::roots::Root;
 
-/// What forbids to cache a compile, or to share its result with other checkouts.
+/// Constructs in a file that restrict caching of compiles that read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileTraits {
     /// It has gcc's `#pragma GCC dependency`, which compares the times of files.

@@ -1,4 +1,4 @@
-//! Compares everything that a command has looked at with one digest.
+//! Computes one digest of all inputs in a list.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct InputName<'n> {
     pub(crate) name: &'n [u8],
 }
 
-/// What all names of a list are like.
+/// The state of all inputs in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Evaluation {
     pub(crate) digest: Digest,
@@ -78,7 +78,7 @@ impl Observer {
         self.evaluate_as_seen(names, root).filter(|second| second.newest <= second.seen_at)
     }
 
-    /// Like `evaluate`, but looks at nothing again that holds.
+    /// Like `evaluate`, but never confirms valid sightings.
     pub(crate) fn evaluate_as_seen(&mut self, names: &[InputName<'_>], root: &Root) -> Option<Evaluation> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.text.clear();

@@ -1,4 +1,4 @@
-//! Tests of what is seen, remembered and compared.
+//! Tests of observations and their digests.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -162,7 +162,7 @@ fn some_event(random: &mut Random) -> Kept {
     }
 }
 
-/// What executed a command, and what the cache did for it.
+/// A consistent pair.
 fn execution(random: &mut Random) -> (ExecutedBy, Option<CacheUse>) {
     let executed_by = [ExecutedBy::Process, ExecutedBy::Fork, ExecutedBy::Checkpoint][random.below(3)];
     match [None, Some(cache_use(random))][random.below(2)].clone() {

@@ -37,7 +37,7 @@ impl BuildRunner {
 impl BuildRun<'_> {
     /// Returns the options of the cache; `None` if there is none. `environment`: variables that commands get.
     pub(super) fn cache_options(&mut self, environment: &[(OsString, OsString)]) -> Option<CacheOptions> {
-        // A result from the cache would leave nothing to trace.
+        // A restored result has no inputs to trace.
         if self.options.trace.is_some() {
             return None;
         }

@@ -349,12 +349,12 @@ settings! {
         doctor: text::cache;
         flag Cache = values::cache, Flag {
             value: one_of("MODE", CacheMode::WORDS, "'off', 'on' or 'read'"),
-            doc: "take results of compiles from a cache",
+            doc: "restore results of compiles from a cache",
             note: " [default=off]",
             more: "A compile by gcc or clang does not run if the cache has the result of the same command with the same \
-                   inputs, also from another build directory or checkout. Inputs are all files and variables that the \
-                   compiler was seen to look at, found or not. on: new results are stored in ~/.cache/tanto/cache. \
-                   read: they are not. See docs/cache.md and tanto-cache(1).",
+                   inputs, also from another branch or checkout. Inputs are all files and variables that the compiler \
+                   reads, and all names that it looks for. on: new results are stored in ~/.cache/tanto/cache. read: no \
+                   result is stored. See docs/cache.md and tanto-cache(1).",
             ..long("cache")
         };
     }
@@ -365,7 +365,7 @@ settings! {
             value: free("SIZE", "a size such as 10G"),
             doc: "keep at most SIZE in the cache",
             note: " [default=10G]",
-            more: "What was not used for the longest time is removed after a build.",
+            more: "The results that have been unused for the longest time are removed at the end of a build.",
             ..long("cache-size")
         };
     }

@@ -1,4 +1,4 @@
-//! Reports what the action cache did for a build, and why results were not cached.
+//! Reports hits and misses of the action cache, with the reasons for misses.
 
 use std::collections::BTreeMap;
 
@@ -55,11 +55,11 @@ impl Counts {
 
     fn text(&self) -> String {
         let mut parts = Vec::new();
-        for (count, what) in
+        for (count, kind) in
             [(self.changed, "with other inputs"), (self.new, "new"), (self.not_cacheable, "not cacheable")]
         {
             if count > 0 {
-                parts.push(format!("{} {what}", grouped(count)));
+                parts.push(format!("{} {kind}", grouped(count)));
             }
         }
         let misses = self.changed + self.new + self.not_cacheable;
