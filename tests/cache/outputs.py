@@ -281,6 +281,48 @@ def duration(tree):
     return next(int(line[1]) - int(line[0]) for line in lines if line[3] == "a.o")
 
 
+def cache_size(tree):
+    return sum(path.stat().st_size for path in tree.cache().rglob("*") if path.is_file() and path.name != "files")
+
+
+def the_cache_keeps_its_size(tanto, place):
+    names = range(8)
+    tree = Tree(tanto, place, {f"{name}.c": f'char t[20000] = "{name}";\n' for name in names})
+    tree.plan("-O0", "".join(f"build {name}.o: cc ../{name}.c\n" for name in names))
+    limit = "--cache-size=100K"
+    tree.judge("new", words=[limit])
+    assert 50_000 < cache_size(tree) <= 100 << 10, cache_size(tree)
+    hits = tree.judge(words=[limit]).hits()
+    assert 0 < len(hits) < len(names), hits
+    assert cache_size(tree) <= 100 << 10, cache_size(tree)
+    tree.judge()
+    tree.judge("hit")
+
+
+def the_commands_of_the_cache(tanto, place):
+    tree = Tree(tanto, place, FILES)
+    command = lambda name: tree.run(tanto, "cache", name)
+    assert "there is no cache" in command("stat").stdout
+    tree.fill()
+    said = command("stat").stdout
+    assert re.search(r"^commands +1$", said, re.M) and re.search(r"^hits +1$", said, re.M), said
+    report = tree.run(tanto, "report", "cache")
+    assert "no command of this build used the cache" in report.stdout, "the last build had no cache"
+    tree.empty()
+    tree.build()
+    report = tree.run(tanto, "report", "cache")
+    assert "hits 1, misses 0" in report.stdout, report.stdout
+    assert command("verify").returncode == 0
+    blob = max((path for path in tree.cache("blobs").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    blob.chmod(0o600)
+    blob.write_bytes(blob.read_bytes()[:-1] + b"x")
+    damaged = command("verify")
+    assert damaged.returncode == 1 and ", 1 damaged" in damaged.stdout, damaged.stdout
+    tree.judge("new")
+    assert "removed" in command("clear").stdout
+    tree.judge("new")
+
+
 def a_depfile_that_was_left(tanto, place):
     """A killed compile has left it. It is removed after the next one."""
     tree = Tree(tanto, place, FILES)

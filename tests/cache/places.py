@@ -8,6 +8,7 @@ Prints "ok NAME" or "not ok NAME"."""
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from tree import CLANG, CLANG_FORK, GCC, Tree, main, of_each
 
@@ -234,6 +235,20 @@ def a_neighbour_whose_name_begins_alike(tanto, place, kind):
         pair.one, pair.two = pair.two, pair.one
         shutil.rmtree(pair.one.cache())
         pair.judge()
+
+
+def a_system_header_with_the_root_in_its_path(tanto, place):
+    """The depfile names /usr/lib/gcc/..., which is not in the checkout /gcc."""
+    root = Path("/gcc")
+    if os.getuid() != 0 or root.exists():
+        print("# skipped: needs root, and no /gcc")
+        return
+    try:
+        pair = Pair(tanto, place, {"a.c": "#include <stddef.h>\nsize_t s;\n"}, flags="-O2", names=(root, "second"))
+        built = pair.judge()
+        assert all("/usr/lib/gcc" in each.deps for each in built), built[0].deps
+    finally:
+        shutil.rmtree(root)
 
 
 @of_each()
