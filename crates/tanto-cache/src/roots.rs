@@ -138,7 +138,16 @@ fn ends_before_path(text: &[u8]) -> bool {
     /// Quotes in messages.
     const QUOTES: [&[u8]; 2] = ["\u{2018}".as_bytes(), "\u{201c}".as_bytes()];
     let is_in_path = |&byte: &u8| is_in_name(byte) || !byte.is_ascii() || b"/@,%=\\".contains(&byte);
-    !text.last().is_some_and(is_in_path) || QUOTES.iter().any(|quote| text.ends_with(quote))
+    !text.last().is_some_and(is_in_path) || QUOTES.iter().any(|quote| text.ends_with(quote)) || ends_in_color(text)
+}
+
+/// Returns whether a text ends in an escape sequence that sets the color or clears the line.
+fn ends_in_color(text: &[u8]) -> bool {
+    let Some(sequence) = text.strip_suffix(b"m").or_else(|| text.strip_suffix(b"K")) else {
+        return false;
+    };
+    let digits = sequence.iter().rev().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
+    sequence[..sequence.len() - digits].ends_with(b"\x1b[")
 }
 
 /// Returns whether a directory is a repository or a worktree of one. A submodule belongs to the repository around it.
@@ -193,12 +202,14 @@ mod tests {
         for (text, hidden) in [
             ("x.o: /a/b/x.c \\\n /a/b\n", "x.o: \u{1}/x.c \\\n \u{1}\n"),
             ("In \u{2018}/a/b/x\u{2019}, (/a/b)", "In \u{2018}\u{1}/x\u{2019}, (\u{1})"),
+            ("\u{1b}[01m\u{1b}[K/a/b/x.c:1:\u{1b}[m", "\u{1b}[01m\u{1b}[K\u{1}/x.c:1:\u{1b}[m"),
+            ("\u{1b}[1m/a/b", "\u{1b}[1m\u{1}"),
             ("", ""),
         ] {
             assert_eq!(root.hide_in_text(text.as_bytes()).as_deref(), Some(hidden.as_bytes()));
             assert_eq!(root.show_in_text(hidden.as_bytes()), text.as_bytes());
         }
-        for text in ["/usr/a/b/x", "/a/b2", "/a/b.x", "\u{e9}/a/b", "-I/a/b", "a\u{1}b"] {
+        for text in ["/usr/a/b/x", "/a/b2", "/a/b.x", "\u{e9}/a/b", "-I/a/b", "a\u{1}b", "[1m/a/b", "m/a/b"] {
             assert_eq!(root.hide_in_text(text.as_bytes()), None, "{text}");
         }
         assert_eq!(Root::NONE.hide_in_text(b"/usr/a/b/x").as_deref(), Some(&b"/usr/a/b/x"[..]));
