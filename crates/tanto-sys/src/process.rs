@@ -21,6 +21,8 @@ pub mod pid_identity;
 pub mod procs;
 mod program_search;
 pub mod reaper;
+mod seccomp;
+pub mod traced;
 
 pub use environment::Environment;
 pub use launch::{Argv, Launcher, Program, count_inheritable_descriptors, max_child_descriptors};

@@ -11,6 +11,13 @@ pub fn effective() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Returns the permissions that new files do not get (`umask`).
+pub fn file_mode_mask() -> Option<u32> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
 /// Returns the owner of `path`; follows symbolic links.
 pub fn owner(path: &[u8]) -> io::Result<u32> {
     Ok(fs::metadata(OsStr::from_bytes(path))?.uid())

@@ -263,6 +263,11 @@ pub fn rename(from: &[u8], to: &[u8]) -> io::Result<()> {
     fs::rename(path(from), path(to))
 }
 
+/// Returns whether this process may write a file, or create files in a directory.
+pub fn may_write(path: &Path) -> bool {
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

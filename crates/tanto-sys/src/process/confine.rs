@@ -5,30 +5,8 @@ use std::io;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::namespaces::{self, Namespace};
+use super::seccomp::{self, Filter};
 use crate::error::call_error;
-
-/// The architecture as the kernel tells it to filters.
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xc000_00b7;
-#[cfg(target_arch = "riscv64")]
-const ARCHITECTURE: u32 = 0xc000_00f3;
-#[cfg(all(target_arch = "powerpc64", target_endian = "little"))]
-const ARCHITECTURE: u32 = 0xc000_0015;
-#[cfg(target_arch = "s390x")]
-const ARCHITECTURE: u32 = 0x8000_0016;
-#[cfg(target_arch = "loongarch64")]
-const ARCHITECTURE: u32 = 0xc000_0102;
-#[cfg(not(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64",
-    all(target_arch = "powerpc64", target_endian = "little"),
-    target_arch = "s390x",
-    target_arch = "loongarch64",
-)))]
-compile_error!("the filter of system calls needs the number of this architecture");
 
 /// System calls that a confined process may make: I/O on open descriptors, memory, and its own end.
 const PERMITTED: [libc::c_long; 25] = [
@@ -59,13 +37,6 @@ const PERMITTED: [libc::c_long; 25] = [
     libc::SYS_exit_group,
 ];
 
-/// The offset of the system call's number in `seccomp_data`.
-const NUMBER: u32 = 0;
-/// The offset of the architecture.
-const ARCH: u32 = 4;
-/// Numbers from here on are those of another ABI of x86_64.
-const FIRST_X32: u32 = 0x4000_0000;
-
 /// Takes from this process, which must have one thread, all but its open descriptors and `memory` bytes of address space:
 /// every other system call fails with EPERM. It cannot be undone.
 pub fn confine(memory: u64) -> io::Result<()> {
@@ -79,34 +50,17 @@ pub fn confine(memory: u64) -> io::Result<()> {
     install(&filter())
 }
 
-/// The program that the kernel runs for each system call.
 fn filter() -> Vec<libc::sock_filter> {
-    let (load, equal, greater, end) = (
-        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
-        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-        libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
-        libc::BPF_RET | libc::BPF_K,
-    );
-    let step = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-    let mut program = vec![
-        step(load, ARCH, 0, 0),
-        step(equal, ARCHITECTURE, 1, 0),
-        step(end, libc::SECCOMP_RET_KILL_PROCESS, 0, 0),
-        step(load, NUMBER, 0, 0),
-        step(greater, FIRST_X32, 0, 1),
-        step(end, refused, 0, 0),
-    ];
+    let mut filter = Filter::new(libc::SECCOMP_RET_KILL_PROCESS, refused);
     for number in PERMITTED {
-        program.push(step(equal, number as u32, 0, 1));
-        program.push(step(end, libc::SECCOMP_RET_ALLOW, 0, 0));
+        filter.answer(number, libc::SECCOMP_RET_ALLOW);
     }
-    program.push(step(end, refused, 0, 0));
-    program
+    filter.end(refused)
 }
 
 fn install(program: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let program = seccomp::program(program);
     // SAFETY: the program outlives the call, which only reads it.
     match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } {
         0 => Ok(()),

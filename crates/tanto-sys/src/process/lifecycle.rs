@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 
 use rustix::io::retry_on_intr;
-use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal};
+use rustix::process::{Resource, Rlimit, Signal, WaitOptions, set_parent_process_death_signal, setrlimit};
 
 use super::ExitStatus;
 use crate::error::call_error;
@@ -46,6 +48,47 @@ pub fn obey_termination_signals(obey: bool) {
 pub fn auto_reap_children() {
     // SAFETY: this is no code of ours.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// Keeps all signals from this process. Returns the signal mask of before.
+pub(super) fn block_signals() -> libc::sigset_t {
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` initialises the set, and `pthread_sigmask` the other one.
+    unsafe {
+        let mut set = MaybeUninit::uninit();
+        libc::sigfillset(set.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+/// Ends this process by a signal, without a core file. Returns if the signal does not end processes.
+pub fn die_of(signal: i32) {
+    let limit = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = setrlimit(Resource::Core, limit);
+    // SAFETY: the set is initialised, and the default action is no code of ours.
+    unsafe {
+        let mut set = MaybeUninit::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::signal(signal, libc::SIG_DFL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+/// Leaves the session, and replaces the standard descriptors by `/dev/null`.
+pub fn leave_session() -> io::Result<()> {
+    let nothing = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    for number in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: nothing owns the standard descriptors.
+        if unsafe { libc::dup2(nothing.as_raw_fd(), number) } < 0 {
+            return Err(call_error("dup2", None, io::Error::last_os_error()));
+        }
+    }
+    // Fails only for the leader of a process group.
+    let _ = rustix::process::setsid();
+    Ok(())
 }
 
 /// Sleeps until a signal ends this process.
