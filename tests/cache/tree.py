@@ -104,7 +104,7 @@ class Tree:
         for event in events:
             if event["event"] == "finished":
                 name = names[event["job"]]
-                built.ends[name] = (event["exit"], event.get("output", ""))
+                built.ends[name] = (event.get("exit", event.get("signal")), event.get("output", ""))
                 built.uses[name] = event.get("cache", "")
                 built.reasons[name] = event.get("cache_reason", "")
         built.files, built.deps = self.outputs(), self.deps()

@@ -1,5 +1,8 @@
 //! A command that may be cached, and its key.
 
+mod traced;
+
+use std::cell::OnceCell;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
@@ -25,6 +28,8 @@ pub(crate) struct Surroundings {
     variables: Vec<u8>,
     /// Directories for temporary files.
     temporary: Vec<Vec<u8>>,
+    /// What a traced command can ask for without naming a file. Computed for the first one.
+    everything_else: OnceCell<Vec<u8>>,
     /// A reason that applies to all commands.
     obstacle: Option<NotCacheable>,
 }
@@ -48,6 +53,10 @@ pub(crate) enum NotCacheable {
     Variable(Vec<u8>),
     #[error("the processor is unknown")]
     Processor,
+    #[error("it has no outputs")]
+    NoOutputs,
+    #[error("its response file cannot be read")]
+    NoResponseFile,
 }
 
 #[derive(Clone, Debug)]
@@ -55,19 +64,36 @@ pub(crate) struct Action {
     pub(crate) key: Digest,
     /// Hidden in the key, and in the names of inputs.
     pub(crate) root: Root,
-    /// As the command finds it.
-    pub(crate) program: Vec<u8>,
-    pub(crate) source: Vec<u8>,
-    pub(crate) output: Vec<u8>,
+    /// In the order of the declaration.
+    pub(crate) outputs: Vec<Vec<u8>>,
     pub(crate) depfile: Option<Vec<u8>>,
     /// The build takes the depfile from the completion.
     pub(crate) returns_depfile: bool,
-    /// The output is a precompiled header.
-    pub(crate) is_header: bool,
+    pub(crate) kind: ActionKind,
     /// The key with whole paths, if `key` is without the root.
     literal_key: Option<Digest>,
     /// The result may depend on the path of the checkout.
     pub(crate) depends_on_root: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ActionKind {
+    /// A library in the compiler records the inputs.
+    Compile(CompileFiles),
+    /// System calls are traced.
+    Traced {
+        /// Its content is a part of the key.
+        rspfile: Option<Vec<u8>>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct CompileFiles {
+    /// As the command finds it.
+    pub(crate) program: Vec<u8>,
+    pub(crate) source: Vec<u8>,
+    /// The output is a precompiled header.
+    pub(crate) is_header: bool,
 }
 
 impl Surroundings {
@@ -78,7 +104,15 @@ impl Surroundings {
         let obstacle = forbidden.map(|name| NotCacheable::Variable(name.to_vec()));
         let root = Root::around(&cwd);
         let temporary = variables::temporary_dirs(&environment).map(|dir| trimmed(dir).to_vec()).collect();
-        Surroundings { cwd: cwd.as_os_str().as_bytes().to_vec(), root, environment, variables, temporary, obstacle }
+        Surroundings {
+            cwd: cwd.as_os_str().as_bytes().to_vec(),
+            root,
+            environment,
+            variables,
+            temporary,
+            obstacle,
+            everything_else: OnceCell::new(),
+        }
     }
 
     /// Returns an absolute path; components such as `..` remain.
@@ -110,6 +144,14 @@ fn trimmed(dir: &[u8]) -> &[u8] {
 impl Action {
     /// Examines a command.
     pub(crate) fn of(command: &Command, around: &Surroundings) -> Result<Action, NotCacheable> {
+        let examined = Action::compile(command, around);
+        match &command.files {
+            Some(files) if files.may_trace && examined.is_err() => Action::traced(command, files, around),
+            _ => examined,
+        }
+    }
+
+    fn compile(command: &Command, around: &Surroundings) -> Result<Action, NotCacheable> {
         if let Some(obstacle) = &around.obstacle {
             return Err(obstacle.clone());
         }
@@ -154,14 +196,16 @@ impl Action {
         let root = if is_shared { around.root.clone() } else { Root::NONE };
         Ok(Action {
             key: if is_shared { key(&root) } else { literal_key },
-            literal_key: is_shared.then_some(literal_key),
             root,
-            program: program.clone(),
-            source: compile.source.to_vec(),
-            output: compile.output.to_vec(),
+            kind: ActionKind::Compile(CompileFiles {
+                program: program.clone(),
+                source: compile.source.to_vec(),
+                is_header: compile.language.is_header(),
+            }),
+            outputs: vec![compile.output.to_vec()],
             depfile: compile.depfile.clone(),
             returns_depfile: false,
-            is_header: compile.language.is_header(),
+            literal_key: is_shared.then_some(literal_key),
             depends_on_root: depends_on_root && !around.root.is_none(),
         })
     }
@@ -173,22 +217,33 @@ impl Action {
     }
 }
 
+/// The text of a key: fields with their lengths.
+#[derive(Default)]
+struct KeyText(Vec<u8>);
+
+impl KeyText {
+    fn put(&mut self, field: &[u8]) {
+        self.0.extend_from_slice(&u64::try_from(field.len()).unwrap_or(u64::MAX).to_le_bytes());
+        self.0.extend_from_slice(field);
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+}
+
 fn key(words: &[&[u8]], program: &[u8], processor: &[u8], root: &Root, around: &Surroundings) -> Digest {
-    let mut text = Vec::new();
-    let mut put = |field: &[u8]| {
-        text.extend_from_slice(&u64::try_from(field.len()).unwrap_or(u64::MAX).to_le_bytes());
-        text.extend_from_slice(field);
-    };
-    put(VERSION);
-    put(if root.is_none() { b"whole paths" } else { b"without the root" });
-    words.iter().for_each(|word| put(&root.hide_in_word(word)));
-    put(b"");
+    let mut key = KeyText::default();
+    key.put(VERSION);
+    key.put(if root.is_none() { b"whole paths" } else { b"without the root" });
+    words.iter().for_each(|word| key.put(&root.hide_in_word(word)));
+    key.put(b"");
     let mut buffer = Vec::new();
-    put(root.hide_in_path(&around.cwd, &mut buffer));
-    put(root.hide_in_path(program, &mut buffer));
-    put(&around.variables);
-    put(processor);
-    Digest::of(&text)
+    key.put(root.hide_in_path(&around.cwd, &mut buffer));
+    key.put(root.hide_in_path(program, &mut buffer));
+    key.put(&around.variables);
+    key.put(processor);
+    key.digest()
 }
 
 /// Describes the processor, for options such as `-march=native`.

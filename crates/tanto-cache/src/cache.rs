@@ -1,10 +1,11 @@
 //! Finds results of actions, and prepares new ones for the cache.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::Write;
 use std::sync::Arc;
 
-use tanto_exec::input_recorder::input_list::InputList;
+use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_exec::job::Cost;
 use tanto_sys::fs::file;
 use tanto_sys::fs::file_stamp::coarse_now;
@@ -85,7 +86,9 @@ impl ActionCache {
 
     fn matching<'f>(&mut self, file: &'f ActionFile, action: &Action) -> Option<(&'f ActionResult, Evaluation)> {
         let mut last = None;
-        for entry in &file.entries {
+        let has_output =
+            action.outputs.iter().chain(&action.depfile).any(|path| fs::symlink_metadata(file::path(path)).is_ok());
+        for entry in file.entries.iter().filter(|entry| !(entry.needs_absent_outputs && has_output)) {
             let is_same = last.as_ref().is_some_and(|(list, _)| *list == &entry.list);
             if !is_same {
                 let names = self.names.unpack(&entry.list);
@@ -106,8 +109,7 @@ impl ActionCache {
         let seen_at = evaluation.seen_at.min(coarse_now());
         let path = |path: &[u8]| file::path(path).to_path_buf();
         let restoration = Restoration {
-            path: path(&action.output),
-            output: result.output,
+            outputs: action.outputs.iter().map(|it| path(it)).zip(result.outputs.iter().copied()).collect(),
             depfile: action.depfile.as_ref().and_then(|it| Some((path(it), result.depfile?))),
             returns_depfile: action.returns_depfile,
             text: result.text,
@@ -150,7 +152,8 @@ impl ActionCache {
             list,
             inputs: evaluation.digest,
             root: action.root.clone(),
-            output: action.output.clone(),
+            needs_absent_outputs: inputs.inputs().contains(&Input::OutputAbsent),
+            outputs: action.outputs.clone(),
             depfile: action.depfile.clone(),
             text: text.to_vec(),
             cost,
@@ -165,9 +168,10 @@ impl ActionCache {
 
     /// The result of an action was written.
     pub(crate) fn was_restored(&mut self, action: &Action) {
-        [Some(&action.output), action.depfile.as_ref()].into_iter().flatten().for_each(|path| {
-            self.observer.file_was_written(path);
-        });
+        if action.is_traced() {
+            return self.observer.distrust_all();
+        }
+        action.outputs.iter().chain(&action.depfile).for_each(|path| self.observer.file_was_written(path));
     }
 
     /// Writes the digests of large files and the counters, and collects garbage. Failures only cost time.

@@ -5,7 +5,7 @@ use tanto_exec::job::Cost;
 
 use crate::input_names::PackedList;
 
-const MAGIC: &[u8; 4] = b"TCA1";
+const MAGIC: &[u8; 4] = b"TCA2";
 /// Results of one action. A new one replaces the oldest.
 pub(crate) const MAX_ENTRIES: usize = 16;
 /// Maximum size of the file.
@@ -27,13 +27,16 @@ pub(crate) struct Entry {
     pub(crate) list: PackedList,
     /// Names and states of the inputs.
     pub(crate) inputs: Digest,
+    /// The command looked for its outputs, and found none.
+    pub(crate) needs_absent_outputs: bool,
     pub(crate) result: ActionResult,
 }
 
 /// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ActionResult {
-    pub(crate) output: StoredOutput,
+    /// In the order of the declaration.
+    pub(crate) outputs: Vec<StoredOutput>,
     pub(crate) depfile: Option<Digest>,
     /// Printed text; `None` if there was none.
     pub(crate) text: Option<Digest>,
@@ -49,14 +52,14 @@ pub(crate) struct StoredOutput {
 impl ActionResult {
     /// All blobs.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = Digest> {
-        [self.output.digest].into_iter().chain(self.depfile).chain(self.text)
+        self.outputs.iter().map(|output| output.digest).chain(self.depfile).chain(self.text)
     }
 }
 
 impl ActionFile {
     /// Adds an entry, and removes one with the same inputs.
     pub(crate) fn insert(&mut self, entry: Entry) {
-        self.entries.retain(|it| it.inputs != entry.inputs || it.list != entry.list);
+        self.entries.retain(|it| !it.is_about_same(&entry));
         self.entries.insert(0, entry);
         self.entries.truncate(MAX_ENTRIES);
     }
@@ -88,13 +91,22 @@ impl ActionFile {
 }
 
 impl Entry {
+    fn is_about_same(&self, other: &Entry) -> bool {
+        let is_same = self.inputs == other.inputs && self.list == other.list;
+        is_same && self.needs_absent_outputs == other.needs_absent_outputs
+    }
+
     fn encode(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&self.list.table.to_le_bytes());
         put_u32(to, self.list.inputs.len());
         to.extend_from_slice(&self.list.inputs);
         to.extend_from_slice(&self.inputs.0);
-        to.extend_from_slice(&self.result.output.digest.0);
-        to.push(u8::from(self.result.output.is_executable));
+        to.push(u8::from(self.needs_absent_outputs));
+        put_u32(to, self.result.outputs.len());
+        for output in &self.result.outputs {
+            to.extend_from_slice(&output.digest.0);
+            to.push(u8::from(output.is_executable));
+        }
         for blob in [self.result.depfile, self.result.text] {
             to.push(u8::from(blob.is_some()));
             to.extend(blob.iter().flat_map(|digest| digest.0));
@@ -112,12 +124,15 @@ impl Entry {
         fields.0 = rest;
         let list = PackedList { table, inputs: inputs.to_vec() };
         let inputs = Digest(fields.take()?);
-        let output = output(fields)?;
+        let [needs_absent_outputs] = fields.take()?;
+        let count = fields.u32()?;
+        let outputs = (0..count).map(|_| output(fields)).collect::<Option<_>>()?;
         let (depfile, text) = (blob(fields)?, blob(fields)?);
         let (wall_ms, cpu_ms) = (fields.u32()?, fields.u32()?);
         let memory_kib = fields.u32()?;
         let cost = Cost { wall_ms, cpu_ms, memory_kib };
-        Some(Entry { list, inputs, result: ActionResult { output, depfile, text, cost } })
+        let result = ActionResult { outputs, depfile, text, cost };
+        Some(Entry { list, inputs, needs_absent_outputs: needs_absent_outputs != 0, result })
     }
 }
 
@@ -169,7 +184,8 @@ mod tests {
         Entry {
             list: PackedList { table: 3, inputs: vec![1, 2, number] },
             inputs: Digest([number; 32]),
-            result: ActionResult { output, depfile, text, cost },
+            needs_absent_outputs: number.is_multiple_of(3),
+            result: ActionResult { outputs: vec![output; usize::from(number % 4)], depfile, text, cost },
         }
     }
 

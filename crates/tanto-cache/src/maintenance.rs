@@ -186,9 +186,9 @@ mod tests {
     fn add(dir: &CacheDir, number: u8, size: usize) -> Digest {
         let digest = dir.put(&vec![number; size]).unwrap();
         let output = StoredOutput { digest, is_executable: false };
-        let result = ActionResult { output, depfile: None, text: None, cost: Cost::default() };
+        let result = ActionResult { outputs: vec![output], depfile: None, text: None, cost: Cost::default() };
         let list = PackedList { table: 1, inputs: Vec::new() };
-        let entries = vec![Entry { list, inputs: Digest([number; 32]), result }];
+        let entries = vec![Entry { list, inputs: Digest([number; 32]), needs_absent_outputs: false, result }];
         let action = ActionFile { depends_on_root: false, entries };
         dir.write_action(&Digest([number; 32]), &action).unwrap();
         digest

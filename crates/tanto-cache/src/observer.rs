@@ -5,6 +5,7 @@ mod known_files;
 mod list;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
 use hashbrown::{HashMap, HashSet};
@@ -30,7 +31,7 @@ pub(crate) enum Aspect {
     Content,
     /// Existence, and the kind of the file.
     Presence,
-    /// The target of a symbolic link.
+    /// The target of a symbolic link; empty for other files.
     Link,
     /// The path without symbolic links.
     Resolved,
@@ -160,7 +161,11 @@ impl Observer {
     fn look(&mut self, aspect: Aspect, name: &[u8], before: Option<&Seen>) -> Seen {
         match aspect {
             Aspect::Variable => self.environment.get(name).map_or(Seen::Nothing, |value| Seen::Text(value.to_vec())),
-            Aspect::Link => text(fs::read_link(file::path(name))),
+            Aspect::Link => match fs::read_link(file::path(name)) {
+                // No link has an empty target.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => Seen::Text(Vec::new()),
+                target => text(target),
+            },
             Aspect::Resolved => text(fs::canonicalize(file::path(name))),
             Aspect::Presence => match stat(name) {
                 Ok(None) => Seen::Nothing,
@@ -200,7 +205,7 @@ fn last_component(path: &[u8]) -> &[u8] {
 fn text(found: std::io::Result<std::path::PathBuf>) -> Seen {
     match found {
         Ok(path) => Seen::Text(path.into_os_string().into_encoded_bytes()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Seen::Nothing,
+        Err(error) if error.kind() == ErrorKind::NotFound => Seen::Nothing,
         Err(_) => Seen::Unknown,
     }
 }

@@ -7,7 +7,7 @@ use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::Trust;
 
-use crate::action::{Action, Surroundings};
+use crate::action::{Action, ActionKind, CompileFiles, Surroundings};
 use crate::compile;
 use crate::observer::{Aspect, FileTraits, Observer, Seen, Sighting};
 use crate::variables;
@@ -18,6 +18,8 @@ use crate::ways::Ways;
 pub(crate) enum NotStored {
     #[error("its inputs are not all known: {0}")]
     Incomplete(&'static str),
+    #[error("{0}")]
+    Obstacle(String),
     #[error("it asked for the date or the time")]
     Calendar,
     #[error("it wrote {}, which is not declared", String::from_utf8_lossy(.0))]
@@ -65,6 +67,9 @@ pub(crate) type Names = BTreeSet<(Aspect, Vec<u8>)>;
 impl Run<'_> {
     /// Returns the inputs of the run. They were the same before it and after it.
     pub(crate) fn inputs(&self, list: &InputList, observer: &mut Observer) -> Result<Names, NotStored> {
+        if let Some(obstacle) = list.obstacle() {
+            return Err(NotStored::Obstacle(obstacle.to_string()));
+        }
         if let Some(missing) = list.missing() {
             return Err(NotStored::Incomplete(missing));
         }
@@ -75,15 +80,16 @@ impl Run<'_> {
         for input in list.inputs() {
             self.add(input, &own, &mut names, observer, &mut ways)?;
         }
-        self.add_program(list, &mut names, observer)?;
+        if let ActionKind::Compile(compile) = &self.action.kind {
+            self.add_program(compile, list, &mut names, observer)?;
+        }
         Ok(names)
     }
 
     /// The files that the command writes, and those that it wrote and removed.
     fn own_files(&self, list: &InputList) -> Result<BTreeSet<Vec<u8>>, NotStored> {
-        let declared = [Some(&self.action.output), self.action.depfile.as_ref()];
-        let mut own: BTreeSet<Vec<u8>> =
-            declared.into_iter().flatten().map(|path| self.around.absolute(path)).collect();
+        let declared = self.action.outputs.iter().chain(&self.action.depfile).chain(self.action.rspfile());
+        let mut own: BTreeSet<Vec<u8>> = declared.map(|path| self.around.absolute(path)).collect();
         for input in list.inputs() {
             if let Input::Written(path) = input
                 && !own.contains(path)
@@ -107,7 +113,7 @@ impl Run<'_> {
         ways: &mut Ways<'_>,
     ) -> Result<(), NotStored> {
         let (aspect, name) = match input {
-            Input::Written(_) => return Ok(()),
+            Input::Written(_) | Input::OutputAbsent => return Ok(()),
             Input::Calendar => return Err(NotStored::Calendar),
             Input::Variable(name, value) => return self.add_variable(name, value.as_deref(), names, observer),
             Input::Failed(path, _) if own.contains(path) => return Ok(()),
@@ -119,7 +125,8 @@ impl Run<'_> {
             Input::Link(path, _) => (Aspect::Link, path),
             Input::Resolved(path, _) => (Aspect::Resolved, path),
         };
-        if own.contains(name) || self.around.is_temporary_dir(name) || is_about_itself(name) {
+        let is_temporary = self.around.is_temporary_dir(name) && !matches!(input, Input::Directory(_));
+        if own.contains(name) || is_temporary || is_about_itself(name) {
             return Ok(());
         }
         if self.action.root.is_like(name) {
@@ -202,20 +209,26 @@ impl Run<'_> {
     }
 
     /// The path of the program may be a link: it has to lead to the program that ran.
-    fn add_program(&self, list: &InputList, names: &mut Names, observer: &mut Observer) -> Result<(), NotStored> {
-        let path = &self.action.program;
+    fn add_program(
+        &self,
+        compile: &CompileFiles,
+        list: &InputList,
+        names: &mut Names,
+        observer: &mut Observer,
+    ) -> Result<(), NotStored> {
+        let path = &compile.program;
         let Seen::Text(real) = &observer.see(Aspect::Resolved, path).seen else {
             return Err(NotStored::Changed(path.clone()));
         };
         if !list.inputs().contains(&Input::Program(real.clone())) {
             return Err(NotStored::Script);
         }
-        self.check_programs(list)?;
+        self.check_programs(compile, list)?;
         let is_clang = file_name(real).windows(5).any(|part| part == b"clang");
         let is_precompiled = |(aspect, name): &(Aspect, Vec<u8>)| {
             *aspect == Aspect::Content && PRECOMPILED.iter().any(|end| name.ends_with(end))
         };
-        if is_clang && (self.action.is_header || names.iter().any(is_precompiled)) {
+        if is_clang && (compile.is_header || names.iter().any(is_precompiled)) {
             return Err(NotStored::PrecompiledHeader);
         }
         names.insert((Aspect::Resolved, path.clone()));
@@ -223,10 +236,11 @@ impl Run<'_> {
     }
 
     /// The compiler itself reads the source and writes the output, and only compilers and their parts run.
-    fn check_programs(&self, list: &InputList) -> Result<(), NotStored> {
+    fn check_programs(&self, compile: &CompileFiles, list: &InputList) -> Result<(), NotStored> {
         let absolute = |path: &[u8]| self.around.absolute(path);
-        let has_read = list.inputs().contains(&Input::Read(absolute(&self.action.source)));
-        let has_written = list.inputs().contains(&Input::Written(absolute(&self.action.output)));
+        let has_read = list.inputs().contains(&Input::Read(absolute(&compile.source)));
+        let written = self.action.outputs.iter().map(|output| Input::Written(absolute(output)));
+        let has_written = written.into_iter().all(|output| list.inputs().contains(&output));
         if !has_read || !has_written {
             return Err(NotStored::Elsewhere);
         }

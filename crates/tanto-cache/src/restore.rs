@@ -17,8 +17,7 @@ use crate::roots::Root;
 /// A result to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Restoration {
-    pub(crate) path: PathBuf,
-    pub(crate) output: StoredOutput,
+    pub(crate) outputs: Vec<(PathBuf, StoredOutput)>,
     pub(crate) depfile: Option<(PathBuf, Digest)>,
     /// The depfile is not written, but returned.
     pub(crate) returns_depfile: bool,
@@ -40,19 +39,22 @@ impl Restoration {
     /// Writes everything. All blobs are verified before anything is replaced. Returns `None` if the command has to run.
     pub(crate) fn run(&self, cache: &CacheDir) -> Option<Restored> {
         let read = |digest: &Digest| cache.read_blob(digest);
-        let output = read(&self.output.digest)?;
+        let blobs = self.outputs.iter().map(|(_, output)| read(&output.digest)).collect::<Option<Vec<_>>>()?;
         let depfile = match &self.depfile {
-            Some((path, digest)) => Some((path, self.root.show_in_text(&read(digest)?.content))),
+            Some((path, digest)) => Some((path.as_path(), self.root.show_in_text(&read(digest)?.content))),
             None => None,
         };
         let text = match &self.text {
             Some(digest) => self.root.show_in_text(&read(digest)?.content),
             None => Vec::new(),
         };
-        if !may_replace(&self.path) || depfile.as_ref().is_some_and(|(path, _)| !may_replace(path)) {
+        let mut paths = self.outputs.iter().map(|(path, _)| &**path).chain(depfile.as_ref().map(|(path, _)| *path));
+        if !paths.all(may_replace) {
             return None;
         }
-        replace(&self.path, &output, self.output.is_executable, self.mtime).ok()?;
+        for ((path, output), blob) in self.outputs.iter().zip(&blobs) {
+            replace(path, blob, output.is_executable, self.mtime).ok()?;
+        }
         match depfile {
             Some((path, content)) if !self.returns_depfile => {
                 write_depfile(path, &content).ok()?;

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tanto_exec::job::report::{ProcessInfo, TerminationReason};
-use tanto_exec::job::{CacheOutcome, CacheUse, Capture, Command, Completion, Cost, ExecutedBy, Exit, JobId, Usage};
+use tanto_exec::job::{
+    CacheOutcome, CacheUse, Capture, Command, Completion, Cost, ExecutedBy, Exit, InputRecording, JobId, Usage,
+};
 use tanto_exec::runner::{Runner, Wakeup};
 use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
 use tanto_sys::ipc::event_fd::EventFd;
@@ -129,10 +131,12 @@ impl<R: Runner> CacheRunner<R> {
 
     fn start_inner(&mut self, job: JobId, command: &Command, expected: Cost, mut running: Running) -> io::Result<()> {
         let may_store = self.cache.dir.access() == CacheAccess::ReadWrite && self.write_error.is_none();
+        let is_traced = running.action.as_ref().is_some_and(Action::is_traced);
         if running.action.is_some() && may_store {
             self.wait_until_after(self.last_change);
             running.began = coarse_now();
-            let command = Command { record_inputs: true, ..command.clone() };
+            let record_inputs = if is_traced { InputRecording::SystemCalls } else { InputRecording::Library };
+            let command = Command { record_inputs, ..command.clone() };
             self.inner.start(job, &command, expected)?;
         } else {
             self.inner.start(job, command, expected)?;
@@ -172,6 +176,11 @@ impl<R: Runner> CacheRunner<R> {
     fn restored(&mut self, job: JobId, result: Option<Restored>) {
         let Some(restoring) = self.restoring.remove(&job) else { return };
         self.cache.was_restored(&restoring.action);
+        if restoring.action.is_traced() {
+            // Its outputs are inputs of other commands.
+            self.last_end = fine_now();
+            self.last_change = self.last_end;
+        }
         match result {
             Some(Restored { text, depfile }) => {
                 self.counters.hits += 1;
@@ -208,10 +217,11 @@ impl<R: Runner> CacheRunner<R> {
         };
         self.cache.command_ran();
         self.last_end = fine_now();
-        if action.is_some() {
-            self.counters.misses += 1;
-        } else {
-            self.counters.not_cacheable += 1;
+        match &action {
+            Some(_) => self.counters.misses += 1,
+            None => self.counters.not_cacheable += 1,
+        }
+        if action.as_ref().is_none_or(Action::is_traced) {
             self.last_change = fine_now();
         }
         let cost = cost(started, &completion.usage);

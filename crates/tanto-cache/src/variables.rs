@@ -49,11 +49,75 @@ const OF_MESSAGES: [&[u8]; 12] = [
     b"NO_COLOR",
 ];
 
+/// Variables that name a terminal, a login, or a job of a CI system, or are set by shells. No number or commit is among them
+/// that commands put into version texts.
+const OF_SESSION: [&[u8]; 46] = [
+    b"_",
+    b"SHLVL",
+    b"OLDPWD",
+    b"TERM",
+    b"COLORTERM",
+    b"COLUMNS",
+    b"LINES",
+    b"TERM_PROGRAM",
+    b"TERM_PROGRAM_VERSION",
+    b"TERM_SESSION_ID",
+    b"VTE_VERSION",
+    b"WINDOWID",
+    b"WINDOWPATH",
+    b"DISPLAY",
+    b"WAYLAND_DISPLAY",
+    b"XAUTHORITY",
+    b"DBUS_SESSION_BUS_ADDRESS",
+    b"SSH_AUTH_SOCK",
+    b"SSH_AGENT_PID",
+    b"SSH_CLIENT",
+    b"SSH_CONNECTION",
+    b"SSH_TTY",
+    b"GPG_TTY",
+    b"TMUX",
+    b"TMUX_PANE",
+    b"STY",
+    b"INVOCATION_ID",
+    b"JOURNAL_STREAM",
+    b"MAKEFLAGS",
+    b"CARGO_MAKEFLAGS",
+    b"BUILDKITE_JOB_ID",
+    b"CI_BUILD_ID",
+    b"CI_BUILD_TOKEN",
+    b"CI_JOB_ID",
+    b"CI_JOB_STARTED_AT",
+    b"CI_JOB_TOKEN",
+    b"CI_JOB_URL",
+    b"CI_PIPELINE_CREATED_AT",
+    b"CI_PIPELINE_ID",
+    b"CI_PIPELINE_URL",
+    b"GITHUB_ACTION",
+    b"GITHUB_RUN_ATTEMPT",
+    b"GITHUB_RUN_ID",
+    b"GITHUB_TOKEN",
+    b"HUDSON_COOKIE",
+    b"JENKINS_NODE_COOKIE",
+];
+
+const SESSION_PREFIXES: [&[u8]; 5] = [b"TANTO_", b"XDG_SESSION_", b"ACTIONS_", b"RUNNER_TRACKING", b"KONSOLE_"];
+
 /// Returns the variables that the C library and the dynamic loader read, sorted.
 pub(crate) fn of_library(environment: &Environment) -> Vec<u8> {
     let is_one = |text: &&[u8]| {
         let name = text.split(|&byte| byte == b'=').next().unwrap_or_default();
         OF_LIBRARY.contains(&name) || LIBRARY_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let mut variables: Vec<&[u8]> = environment.strings().filter(is_one).collect();
+    variables.sort_unstable();
+    variables.join(&0)
+}
+
+/// Returns all variables on which a result of any command may depend, sorted.
+pub(crate) fn of_commands(environment: &Environment) -> Vec<u8> {
+    let is_one = |text: &&[u8]| {
+        let name = text.split(|&byte| byte == b'=').next().unwrap_or_default();
+        !OF_SESSION.contains(&name) && !SESSION_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
     };
     let mut variables: Vec<&[u8]> = environment.strings().filter(is_one).collect();
     variables.sort_unstable();

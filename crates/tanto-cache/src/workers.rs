@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -30,8 +31,9 @@ pub(crate) struct NewResult {
     pub(crate) list: PackedList,
     pub(crate) inputs: Digest,
     pub(crate) root: Root,
+    pub(crate) needs_absent_outputs: bool,
     /// Relative to the working directory.
-    pub(crate) output: Vec<u8>,
+    pub(crate) outputs: Vec<Vec<u8>>,
     pub(crate) depfile: Option<Vec<u8>>,
     /// The printed text.
     pub(crate) text: Vec<u8>,
@@ -130,18 +132,23 @@ fn serve(dir: &CacheDir, queue: &Mutex<Receiver<Work>>, results: &Sender<Done>, 
 /// blobs, in bytes.
 fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
     let failed = |error: &dyn ToString| NotStored::Io(error.to_string());
-    let path = file::path(&new.output);
-    let data = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).ok_or(NotStored::Output)?;
     let depfile = new.depfile.as_ref().map(|path| fs::read(file::path(path))).transpose();
     let depfile = depfile.map_err(|_| NotStored::Output)?;
-    let BlobInfo { digest, size } = dir.put_file(path).map_err(|error| failed(&error))?;
+    let mut stored = Vec::new();
+    let mut size = 0;
+    for path in &new.outputs {
+        let (output, bytes) = store_output(dir, file::path(path))?;
+        stored.push(output);
+        size += bytes;
+    }
     let refuse = |key: &Digest| {
         let action = ActionFile { depends_on_root: true, ..dir.read_action(key) };
         dir.write_action(key, &action).map_err(|error| failed(&error))
     };
     let texts = depfile.as_deref().map_or(Some(None), |text| new.root.hide_in_text(text).map(Some));
     let texts = texts.zip(new.root.hide_in_text(&new.text));
-    let Some((depfile, text)) = texts.filter(|_| !has_root(dir, &digest, &new.root)) else {
+    let Some((depfile, text)) = texts.filter(|_| !stored.iter().any(|output| has_root(dir, &output.digest, &new.root)))
+    else {
         if new.root.is_none() {
             return Err(NotStored::ControlCharacter);
         }
@@ -152,12 +159,19 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
     let size = size + [depfile.as_ref(), Some(&text)].into_iter().flatten().map(|text| text.len() as u64).sum::<u64>();
     let put = |content: Vec<u8>| dir.put(&content).map_err(|error| failed(&error));
     let text = if text.is_empty() { None } else { Some(put(text)?) };
-    let output = StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 };
-    let result = ActionResult { output, depfile: depfile.map(put).transpose()?, text, cost: new.cost };
+    let result = ActionResult { outputs: stored, depfile: depfile.map(put).transpose()?, text, cost: new.cost };
     let mut action = dir.read_action(&new.key);
-    action.insert(Entry { list: new.list.clone(), inputs: new.inputs, result });
+    let needs_absent_outputs = new.needs_absent_outputs;
+    action.insert(Entry { list: new.list.clone(), inputs: new.inputs, needs_absent_outputs, result });
     dir.write_action(&new.key, &action).map_err(|error| failed(&error))?;
     Ok(size)
+}
+
+/// Returns the output and its size.
+fn store_output(dir: &CacheDir, path: &Path) -> Result<(StoredOutput, u64), NotStored> {
+    let data = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).ok_or(NotStored::Output)?;
+    let BlobInfo { digest, size } = dir.put_file(path).map_err(|error| NotStored::Io(error.to_string()))?;
+    Ok((StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 }, size))
 }
 
 /// Returns whether the path of the checkout is in an output that should not depend on it. Compressed sections and wide

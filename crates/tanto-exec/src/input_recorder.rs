@@ -1,7 +1,8 @@
 //! Records which files and variables a command looks at, found or not, with a library that is loaded into its programs.
 
 pub mod input_list;
-mod record;
+pub(crate) mod obstacle;
+pub(crate) mod record;
 
 use std::ffi::OsString;
 use std::fs;
@@ -56,13 +57,18 @@ impl InputRecorder {
 
     /// Creates the record of the command with this number. Returns the variable that names it.
     pub fn begin(&self, command: u32) -> io::Result<(&'static str, OsString)> {
+        Ok((RECORD_VARIABLE, self.create_record(command)?.into()))
+    }
+
+    /// Creates the record of the command with this number.
+    pub(crate) fn create_record(&self, command: u32) -> io::Result<PathBuf> {
         let record = self.record(command);
         match fs::remove_file(&record) {
             // Otherwise, a command that could not start is started again.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => private_files::create(&record)?,
         };
-        Ok((RECORD_VARIABLE, record.into()))
+        Ok(record)
     }
 
     /// Returns the inputs of a command that has ended.

@@ -23,10 +23,21 @@ pub struct Command {
     pub console: bool,
     /// Limits of this command; `None`: those of the runner.
     pub limits: Option<Box<JobLimits>>,
-    /// Records its inputs in `Completion::inputs`. Needs `RunnerOptions::record_inputs`.
-    pub record_inputs: bool,
+    /// Whether and how its inputs are recorded in `Completion::inputs`. Needs `RunnerOptions::record_inputs`.
+    pub record_inputs: InputRecording,
     /// The files that it is declared to use; `None`: unknown.
     pub files: Option<Box<CommandFiles>>,
+}
+
+/// How the inputs of a command are recorded.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum InputRecording {
+    #[default]
+    Off,
+    /// By a library in its programs.
+    Library,
+    /// By its system calls. Needs `RunnerOptions::call_tracer`, and the declared outputs.
+    SystemCalls,
 }
 
 /// Files that a command is declared to write and read, relative to the working directory.
@@ -39,6 +50,8 @@ pub struct CommandFiles {
     pub rspfile: Vec<u8>,
     /// The depfile is read when the command has ended, and removed. A cache may put it into `Completion::depfile` instead.
     pub reads_depfile: bool,
+    /// Its system calls may be traced to find its inputs.
+    pub may_trace: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,5 +1,6 @@
 //! Jobs, the scheduler, the run loop, runners, and the events of a build.
 
+pub mod call_tracer;
 pub mod clock;
 pub mod command_output;
 pub mod elf;

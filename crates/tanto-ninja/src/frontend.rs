@@ -9,7 +9,9 @@ use std::fs::File;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
 use tanto_exec::job::CostLookup;
-use tanto_exec::job::{CacheOutcome, Capture, Command, CommandFiles, Completion, Cost, Exit, JobId, JobInfo};
+use tanto_exec::job::{
+    CacheOutcome, Capture, Command, CommandFiles, Completion, Cost, Exit, InputRecording, JobId, JobInfo,
+};
 use tanto_exec::schedule::Schedule;
 use tanto_sys::error::text as os_text;
 
@@ -19,7 +21,7 @@ use crate::disk::Mtime;
 use crate::error::{Error, Result};
 use crate::graph::Escape;
 use crate::hash::Map;
-use crate::ids::{EdgeId, NodeId, PoolId};
+use crate::ids::{EdgeId, NodeId, PoolId, RuleId};
 use crate::input_trace::InputTrace;
 use crate::logs::{Entry, LoggedCommand};
 use crate::msvc;
@@ -29,7 +31,7 @@ use crate::scan::Scan;
 use self::contents::ContentRecorder;
 use self::edge_command::{DepsSource, EdgeCommand};
 
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct FrontendOptions {
     /// `-n`: show commands without running them or writing files.
     pub dry_run: bool,
@@ -41,6 +43,8 @@ pub struct FrontendOptions {
     pub detail: bool,
     /// Pass the declared files of commands to the runner, for an action cache.
     pub declare_files: bool,
+    /// Rules whose commands an action cache may trace: names, of which the last character can be `*`.
+    pub traced_rules: Vec<Vec<u8>>,
 }
 
 /// The state of an edge while its command runs.
@@ -182,14 +186,23 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         let files = self.options.declare_files.then(|| {
             let reads_depfile = deps.kind == b"gcc" && !self.options.keep_depfile;
             let (depfile, rspfile) = (depfile.clone(), rspfile.clone());
-            Box::new(CommandFiles { outputs: self.outputs(job), depfile, rspfile, reads_depfile })
+            let may_trace = self.is_traced(self.scan.graph.edge(edge).rule);
+            Box::new(CommandFiles { outputs: self.outputs(job), depfile, rspfile, reads_depfile, may_trace })
         });
         let edge = RunningEdge { start, hash, discovered: Vec::new(), depfile, rspfile, deps, cached_cost: None };
         self.running.insert(job, edge);
         let job_info = self.job_info(job, line.clone(), description);
-        let record_inputs = self.input_trace.is_some();
+        let record_inputs = if self.input_trace.is_some() { InputRecording::Library } else { InputRecording::Off };
         let command = Command { line, console: job_info.console, record_inputs, files, ..Command::default() };
         Ok(Start::Run(command, job_info))
+    }
+
+    fn is_traced(&self, rule: RuleId) -> bool {
+        let name = self.scan.graph.rule_name(rule);
+        self.options.traced_rules.iter().any(|wanted| match wanted.strip_suffix(b"*") {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == wanted,
+        })
     }
 
     /// Evaluates all bindings before the command starts, because it may change the manifest.

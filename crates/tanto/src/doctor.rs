@@ -165,9 +165,10 @@ mod tests {
             "content|content decides (under the name ninja: timestamps)|default",
             "cache|off|default",
             "cache-size|10 GiB|default",
+            "cache-rules|none|default",
             "record|off|command line",
         ];
-        assert_eq!(out[2..23], expected);
+        assert_eq!(out[2..24], expected);
         assert!(out.iter().any(|line| line == "its .ninja_log|version 5"), "{out:?}");
         assert!(out.iter().any(|line| line == "your config|none (no HOME)"), "{out:?}");
         assert_eq!((lines(stop.err), stop.code), (vec!["tanto: warning: deprecated warning 'dupbuild'".to_owned()], 0));

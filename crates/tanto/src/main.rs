@@ -17,6 +17,8 @@ mod simulate;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+use tanto_exec::call_tracer;
+
 use crate::invocation::Invocation;
 use crate::settings::EnvVars;
 
@@ -36,6 +38,7 @@ fn run() -> i32 {
 
 fn command(args: &[Vec<u8>]) -> i32 {
     match args.split_first() {
+        Some((name, rest)) if name == call_tracer::SUBCOMMAND.as_bytes() => call_tracer::run(rest),
         Some((name, rest)) if name == b"build" => build(Invocation::Tanto, b"tanto build", rest),
         _ => command_line::dispatch(args).exit(),
     }

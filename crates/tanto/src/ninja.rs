@@ -265,6 +265,7 @@ impl BuildRun<'_> {
             keep_rspfile: self.options.debug.keep_rsp,
             detail: self.needs_details(),
             declare_files: self.options.settings.cache.value != CacheMode::Off,
+            traced_rules: self.options.settings.cache_rules.value.clone(),
         }
     }
 

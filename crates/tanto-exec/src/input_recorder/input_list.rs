@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
+use super::obstacle::Obstacle;
 use super::record::{Record, RecordKind, records};
 
 /// Errors that mean that there is no such file.
@@ -35,6 +36,8 @@ pub enum Input {
     Library(Vec<u8>),
     /// The date or the time of day.
     Calendar,
+    /// An output did not exist before it was written.
+    OutputAbsent,
 }
 
 impl Input {
@@ -57,6 +60,7 @@ impl Input {
             (RecordKind::Begun, _) => Some(Input::Program(name)),
             (RecordKind::Loaded, _) => Some(Input::Library(name)),
             (RecordKind::Calendar, _) => Some(Input::Calendar),
+            (RecordKind::OutputAbsent, _) => Some(Input::OutputAbsent),
             (_, error) if is_path && ABSENT.contains(&error) => Some(Input::Absent(name)),
             // readlink of a file that is no link.
             (RecordKind::Link, 22) => Some(Input::Exists(name)),
@@ -75,6 +79,7 @@ impl Input {
     fn line(&self) -> String {
         let (word, name, value) = match self {
             Input::Calendar => return "calendar\n".to_string(),
+            Input::OutputAbsent => return "no-output\n".to_string(),
             Input::Library(name) => ("library", name, None),
             Input::Program(name) => ("program", name, None),
             Input::Read(name) => ("read", name, None),
@@ -123,18 +128,21 @@ pub fn escaped(bytes: &[u8]) -> String {
 pub struct InputList {
     inputs: BTreeSet<Input>,
     missing: Option<&'static str>,
+    obstacle: Option<String>,
 }
 
 impl InputList {
     /// Reads the records of a command.
     pub fn of(bytes: &[u8]) -> InputList {
         let Some(all) = records(bytes) else { return InputList::lost("the record is damaged") };
-        InputList { inputs: all.iter().filter_map(Input::of).collect(), missing: missing(&all) }
+        let obstacle = all.iter().find(|record| record.kind == RecordKind::Obstacle);
+        let obstacle = obstacle.map(|record| Obstacle::describe(record.error, record.name));
+        InputList { inputs: all.iter().filter_map(Input::of).collect(), missing: missing(&all), obstacle }
     }
 
     /// The list of a command without a readable record.
     pub fn lost(why: &'static str) -> InputList {
-        InputList { inputs: BTreeSet::new(), missing: Some(why) }
+        InputList { inputs: BTreeSet::new(), missing: Some(why), obstacle: None }
     }
 
     pub fn inputs(&self) -> &BTreeSet<Input> {
@@ -144,6 +152,11 @@ impl InputList {
     /// Why inputs may be missing; `None` if the list is complete.
     pub fn missing(&self) -> Option<&'static str> {
         self.missing
+    }
+
+    /// Why the result of a traced command must not be reused.
+    pub fn obstacle(&self) -> Option<&str> {
+        self.obstacle.as_deref()
     }
 
     /// A line for each input, sorted.

@@ -1,4 +1,4 @@
-//! The records of the preload library. `preload/PROTOCOL.md` describes them.
+//! The records of the preload library and of the call tracer. `preload/PROTOCOL.md` describes them.
 
 /// Bytes before the name of a record.
 const HEAD: usize = 16;
@@ -34,9 +34,13 @@ pub enum RecordKind {
     Variable,
     Calendar,
     Loaded,
+    /// Of a traced command; `error` is the number of an `Obstacle`.
+    Obstacle,
+    /// A traced command looked for an output before it had written it.
+    OutputAbsent,
 }
 
-const KINDS: [RecordKind; 15] = [
+const KINDS: [RecordKind; 17] = [
     RecordKind::Begun,
     RecordKind::Forked,
     RecordKind::Ended,
@@ -52,7 +56,25 @@ const KINDS: [RecordKind; 15] = [
     RecordKind::Variable,
     RecordKind::Calendar,
     RecordKind::Loaded,
+    RecordKind::Obstacle,
+    RecordKind::OutputAbsent,
 ];
+
+impl Record<'_> {
+    /// Returns `None` if it is too long.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let value = self.value.map_or(Vec::new(), |value| [b"\0", value].concat());
+        let number = KINDS.iter().zip(1..).find(|(kind, _)| **kind == self.kind).map_or(0, |(_, number)| number);
+        let length = u16::try_from(HEAD + self.name.len() + value.len()).ok()?;
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend([number, self.error]);
+        bytes.extend(self.process.to_ne_bytes());
+        bytes.extend(self.image.to_ne_bytes());
+        bytes.extend_from_slice(self.name);
+        bytes.extend(value);
+        Some(bytes)
+    }
+}
 
 /// Returns the records; `None` if the bytes are none.
 pub fn records(mut bytes: &[u8]) -> Option<Vec<Record<'_>>> {
@@ -94,15 +116,8 @@ pub mod tests {
         name: &str,
         value: Option<&str>,
     ) -> Vec<u8> {
-        let mut text = name.as_bytes().to_vec();
-        text.extend(value.into_iter().flat_map(|value| [b"\0", value.as_bytes()].concat()));
-        let number = KINDS.iter().position(|&it| it == kind).unwrap() as u8 + 1;
-        let mut bytes = ((HEAD + text.len()) as u16).to_ne_bytes().to_vec();
-        bytes.extend([number, error]);
-        bytes.extend(process.to_ne_bytes());
-        bytes.extend(image.to_ne_bytes());
-        bytes.extend(text);
-        bytes
+        let (name, value) = (name.as_bytes(), value.map(str::as_bytes));
+        Record { process, image, kind, error, name, value }.encode().unwrap()
     }
 
     #[test]

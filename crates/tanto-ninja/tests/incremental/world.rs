@@ -169,7 +169,7 @@ impl World {
         let explanations = Explanations::new(ExplainLevel::All);
         let mut scan = Scan::new(&mut self.graph, &mut disk, &mut self.log, &mut self.deps_log, explanations);
         scan.prefetch = self.prefetch;
-        let mut frontend = NinjaFrontend::new(scan, self.options);
+        let mut frontend = NinjaFrontend::new(scan, self.options.clone());
         let (mut schedule, mut view) = (Schedule::new(), Counter::default());
         frontend.add_targets(&mut schedule, &mut view, &targets).map_err(|error| error.to_string())?;
         let known = known(&frontend.scan);

@@ -369,6 +369,19 @@ settings! {
             ..long("cache-size")
         };
     }
+    cache_rules: Vec<Vec<u8>> {
+        default: Vec::new(), Vec::new();
+        doctor: text::rules;
+        flag CacheRules = values::rules, Flag {
+            value: free("RULES", "names of rules, separated by commas"),
+            doc: "also cache the commands of these rules",
+            note: " [default=none]",
+            more: "RULES are names in the manifest, separated by commas, such as 'CUSTOM_COMMAND,protoc'; a * at the end of \
+                   a name stands for any characters. The system calls of their commands are traced to find all inputs. \
+                   Commands that use the network, the date or timestamps do not belong here. See docs/cache.md.",
+            ..long("cache-rules")
+        };
+    }
     record: bool {
         default: true, true;
         doctor: text::on_or_off;

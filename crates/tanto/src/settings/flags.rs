@@ -39,6 +39,7 @@ pub enum Id {
     Content,
     Cache,
     CacheSize,
+    CacheRules,
 }
 
 /// The sources that may give an option.

@@ -179,6 +179,16 @@ pub fn cache_size(value: &[u8]) -> Option<u64> {
     number::size_kib(value).filter(|&kib| kib > 0)
 }
 
+/// Parses names of rules, separated by commas. A `*` at the end of a name stands for any characters.
+pub fn rules(value: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let is_name =
+        |name: &[u8]| !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(byte));
+    let names: Vec<&[u8]> = value.split(|&byte| byte == b',').filter(|name| !name.is_empty()).collect();
+    let is_valid =
+        |name: &&[u8]| name.strip_suffix(b"*").map_or(is_name(name), |start| start.is_empty() || is_name(start));
+    names.iter().all(is_valid).then(|| names.iter().map(|name| name.to_vec()).collect())
+}
+
 pub fn checkpoints(value: &[u8]) -> Option<CheckpointLimit> {
     match value {
         b"auto" => Some(CheckpointLimit::Auto),
@@ -328,6 +338,10 @@ pub mod text {
 
     pub fn size(kib: &u64) -> String {
         tanto_exec::text::units::ByteSize(kib.saturating_mul(1024)).to_string()
+    }
+
+    pub fn rules(names: &[Vec<u8>]) -> String {
+        if names.is_empty() { "none".into() } else { String::from_utf8_lossy(&names.join(&b", "[..])).into_owned() }
     }
 
     pub fn content(is_on: &bool) -> String {

@@ -5,12 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use tanto_sys::process::namespaces::NamespaceEntry;
 use tanto_sys::process::{Argv, Child, Environment, ExitStatus, Launcher, Program};
 use tanto_sys::signals;
 
 use super::{shell_split, task};
+use crate::call_tracer::TracedCommand;
 use crate::job::{Command, Exit};
 use crate::runner::clang::{self, NotInWorker, Worker, WorkerJobId};
 
@@ -26,6 +28,8 @@ pub(super) struct Starter {
     worker: Option<Worker>,
     /// Variables of a record, with the values for commands without one.
     unrecorded: Vec<(&'static str, Option<OsString>)>,
+    /// The file for the record of the next command, whose system calls are traced.
+    call_record: Option<PathBuf>,
     /// Whether `/bin/sh` reports a signal that killed its command and exits, instead of dying of it.
     shell_outlives_command: Option<bool>,
 }
@@ -58,6 +62,7 @@ impl Starter {
             has_namespaces: false,
             worker,
             unrecorded: Vec::new(),
+            call_record: None,
             shell_outlives_command: None,
         }
     }
@@ -80,8 +85,14 @@ impl Starter {
         }
     }
 
+    /// Makes the next command run under the call tracer, which writes this record.
+    pub(super) fn trace(&mut self, record: PathBuf) {
+        self.call_record = Some(record);
+    }
+
     /// Further commands do not record their inputs.
     pub(super) fn end_record(&mut self) {
+        self.call_record = None;
         for (name, before) in self.unrecorded.drain(..) {
             match before {
                 Some(value) => self.launcher.set(name, value),
@@ -120,6 +131,9 @@ impl Starter {
     /// Starts a command. Uses the shell if a direct start fails, which gives the same diagnostics as ninja, and for
     /// console commands, whose shell has to receive the terminal's signals.
     pub(super) fn start(&mut self, command: &Command) -> io::Result<Started> {
+        if let Some(record) = self.call_record.take() {
+            return self.start_traced(command, &record);
+        }
         if !command.console && self.direct && shell_split::split(&command.line, &mut self.words) {
             let is_recorded = !self.unrecorded.is_empty();
             if let Some(worker) = self.worker.as_mut().filter(|_| !self.has_namespaces) {
@@ -151,6 +165,24 @@ impl Starter {
             Ok(child) => Ok(Started { child, direct: true, worker_job: None }),
             Err(_) => self.start_shell(command),
         }
+    }
+
+    /// Starts the call tracer, which starts the command.
+    fn start_traced(&mut self, command: &Command, record: &Path) -> io::Result<Started> {
+        let direct = self.direct && shell_split::split(&command.line, &mut self.words);
+        let words: Vec<&[u8]> = if direct { self.words.iter().collect() } else { Vec::new() };
+        let files = command.files.as_deref();
+        let written = files.iter().flat_map(|files| files.outputs.iter().chain([&files.depfile]));
+        let outputs: Vec<&[u8]> = written.filter(|path| !path.is_empty()).map(|path| &path[..]).collect();
+        let traced = TracedCommand { record, outputs: &outputs, line: &command.line, words: &words };
+        let mut arguments = Argv::default();
+        for argument in traced.arguments() {
+            arguments.begin();
+            argument.iter().for_each(|&byte| arguments.push(byte));
+            arguments.end();
+        }
+        let child = self.launcher.spawn_piped(Program::Argv(&arguments))?;
+        Ok(Started { child, direct, worker_job: None })
     }
 
     fn start_shell(&mut self, command: &Command) -> io::Result<Started> {

@@ -2,7 +2,7 @@
 
 use crate::input_recorder::InputRecorder;
 use crate::input_recorder::input_list::InputList;
-use crate::job::{Command, JobId};
+use crate::job::{Command, InputRecording, JobId};
 
 use super::launch::Starter;
 
@@ -32,16 +32,18 @@ impl Recording {
 
     /// Prepares the next start of a command, which may be a repeated one.
     pub(super) fn begin(&mut self, job: JobId, command: &Command, starter: &mut Starter) -> CommandRecord {
-        if !command.record_inputs || matches!(self, Recording::Off) {
+        if command.record_inputs == InputRecording::Off || matches!(self, Recording::Off) {
             return CommandRecord::NotWanted;
         }
         if matches!(self, Recording::NotNeeded) {
             *self = InputRecorder::create().map_or(Recording::Failed, Recording::On);
         }
         let Recording::On(recorder) = self else { return CommandRecord::Failed };
-        let Ok(record) = recorder.begin(job.0) else { return CommandRecord::Failed };
-        starter.record([recorder.preload(), record]);
-        CommandRecord::Begun
+        let begun = match command.record_inputs {
+            InputRecording::SystemCalls => recorder.create_record(job.0).map(|record| starter.trace(record)),
+            _ => recorder.begin(job.0).map(|record| starter.record([recorder.preload(), record])),
+        };
+        begun.map_or(CommandRecord::Failed, |()| CommandRecord::Begun)
     }
 
     /// Returns the inputs of a command that has ended.

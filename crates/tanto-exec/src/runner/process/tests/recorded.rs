@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::input_recorder::input_list::{Input, InputList};
+use crate::job::InputRecording;
 
 fn recording_runner() -> ProcessRunner {
     ProcessRunner::new(RunnerOptions { record_inputs: true, ..RunnerOptions::default() }).unwrap()
 }
 
 fn start_recorded(runner: &mut ProcessRunner, job: u32, line: &str) {
-    let command = Command { line: line.into(), record_inputs: true, ..Command::default() };
+    let command = Command { line: line.into(), record_inputs: InputRecording::Library, ..Command::default() };
     runner.start(JobId(job), &command, Cost::default()).unwrap();
 }
 

@@ -1,0 +1,159 @@
+//! Runs a command whose system calls are traced, and writes the record of its inputs. This is a process of its own between
+//! the build and the command (`tanto trace-calls`).
+
+mod interpreter;
+mod observation;
+mod own_files;
+mod system_files;
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use tanto_sys::fs::file;
+use tanto_sys::ipc::poll::{self, Watch};
+use tanto_sys::process::ExitStatus;
+use tanto_sys::process::lifecycle;
+use tanto_sys::process::procs;
+use tanto_sys::process::reaper::{self, Reaper};
+use tanto_sys::process::traced::{self, Call, CallListener, TracedChild};
+
+use self::observation::Observation;
+use crate::input_recorder::obstacle::Obstacle;
+
+/// This program, also if its file was replaced.
+const OWN_PROGRAM: &[u8] = b"/proc/self/exe";
+/// The word after the program's name.
+pub const SUBCOMMAND: &str = "trace-calls";
+
+/// A command to trace.
+#[derive(Debug)]
+pub(crate) struct TracedCommand<'c> {
+    /// The file for the record.
+    pub(crate) record: &'c Path,
+    pub(crate) outputs: &'c [&'c [u8]],
+    /// For the shell.
+    pub(crate) line: &'c [u8],
+    /// The same without a shell; empty if it needs one.
+    pub(crate) words: &'c [&'c [u8]],
+}
+
+impl TracedCommand<'_> {
+    /// Returns the words of the command that traces it.
+    pub(crate) fn arguments(&self) -> Vec<Vec<u8>> {
+        let count = self.outputs.len().to_string();
+        let own = [OWN_PROGRAM, SUBCOMMAND.as_bytes(), self.record.as_os_str().as_bytes(), count.as_bytes()];
+        own.iter().chain(self.outputs).chain([&self.line]).chain(self.words).map(|word| word.to_vec()).collect()
+    }
+}
+
+/// Runs the subcommand with the arguments after its name. Returns the exit code.
+pub fn run(arguments: &[Vec<u8>]) -> i32 {
+    let Some(request) = Request::parse(arguments) else {
+        eprintln!("tanto: {SUBCOMMAND} is only for builds");
+        return 2;
+    };
+    match trace(&request) {
+        Ok(ExitStatus::Code(code)) => code,
+        Ok(ExitStatus::Killed { signal, .. }) => {
+            lifecycle::die_of(signal);
+            128 + signal
+        }
+        Err(error) => {
+            eprintln!("tanto: {error}");
+            1
+        }
+    }
+}
+
+/// The arguments of the subcommand.
+struct Request<'a> {
+    record: &'a Path,
+    outputs: &'a [Vec<u8>],
+    /// Programs with their arguments, of which the first that exists runs.
+    programs: Vec<Vec<&'a [u8]>>,
+}
+
+impl Request<'_> {
+    fn parse(arguments: &[Vec<u8>]) -> Option<Request<'_>> {
+        let (record, rest) = arguments.split_first()?;
+        let (count, rest) = rest.split_first()?;
+        let count: usize = std::str::from_utf8(count).ok()?.parse().ok()?;
+        let (outputs, rest) = rest.split_at_checked(count)?;
+        let (line, words) = rest.split_first()?;
+        let shell = vec![&b"/bin/sh"[..], b"-c", line];
+        let direct = words.iter().map(|word| &word[..]).collect();
+        // A direct start that fails is repeated by the shell, which explains the error.
+        let programs = [direct, shell].into_iter().filter(|words: &Vec<&[u8]>| !words.is_empty()).collect();
+        Some(Request { record: file::path(record), outputs, programs })
+    }
+}
+
+fn trace(request: &Request<'_>) -> io::Result<ExitStatus> {
+    let &Request { record, outputs, ref programs } = request;
+    // Processes whose parents have ended are waited for here.
+    let _reaper = Reaper::begin()?;
+    let mut observation = Observation::new(&std::env::current_dir()?, outputs);
+    let TracedChild { pid, calls } = traced::spawn(programs)?;
+    let Some(calls) = calls else {
+        observation.give_up(Obstacle::NotTraced);
+        fs::write(record, observation.into_record())?;
+        return lifecycle::wait_and_reap(pid);
+    };
+    let status = serve_until_end(pid, &calls, &mut observation)?;
+    reaper::reap_all();
+    let is_over = calls.is_closed();
+    if !is_over {
+        observation.give_up(Obstacle::Outlived);
+    }
+    fs::write(record, observation.into_record())?;
+    if !is_over {
+        serve_others(&calls)?;
+    }
+    Ok(status)
+}
+
+/// Serves calls until the child has ended.
+fn serve_until_end(pid: u32, calls: &CallListener, observation: &mut Observation) -> io::Result<ExitStatus> {
+    let child = procs::pidfd(pid).ok_or_else(|| io::Error::other("pidfd_open failed"))?;
+    loop {
+        let mut watches = [Watch::new(calls), Watch::new(&child)];
+        poll::wait(&mut watches, None)?;
+        // Other processes may still make calls when the child has ended.
+        if watches[0].ready() && !calls.is_closed() {
+            serve(calls, observation)?;
+        } else if watches[1].ready() {
+            return lifecycle::wait_and_reap(pid);
+        }
+    }
+}
+
+fn serve(calls: &CallListener, observation: &mut Observation) -> io::Result<()> {
+    let Some(call) = calls.receive()? else { return Ok(()) };
+    match call.decode() {
+        Ok(decoded) => observation.note(&decoded),
+        Err(_) => observation.give_up(Obstacle::Unreadable),
+    }
+    if !calls.resume(&call)? {
+        observation.give_up(Obstacle::Killed);
+    }
+    Ok(())
+}
+
+/// Leaves a process that serves the calls of those that still run.
+fn serve_others(calls: &CallListener) -> io::Result<()> {
+    if lifecycle::fork()?.is_some() {
+        return Ok(());
+    }
+    // The build waits until the output of the command is closed.
+    let _ = lifecycle::leave_session();
+    let resume = |call: Call| calls.resume(&call);
+    while !calls.is_closed() {
+        let waited = poll::wait(&mut [Watch::new(calls)], None);
+        if waited.and_then(|()| calls.receive()).and_then(|call| call.map_or(Ok(true), resume)).is_err() {
+            break;
+        }
+    }
+    std::process::exit(0)
+}
