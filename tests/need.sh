@@ -3,6 +3,7 @@
 
 ninja_version=1.13.2
 meson_version=1.12.1
+meson_python_version=0.22.1
 make_version=4.4.1
 
 say() { printf '%s\n' "$*"; }
@@ -62,17 +63,20 @@ install_packages() {
     "${install[@]}" >/dev/null || die "apt-get cannot install: $*"
 }
 
-# Installs from PyPI into .venv: the ninja that Tanto is compared with, Meson, and a newer make than Debian's.
+# Installs from PyPI into .venv: the ninja that Tanto is compared with, Meson for projects and for wheels, and a newer make than
+# Debian's.
 need_venv() {
-    [ "$(.venv/bin/meson --version 2>/dev/null)" = "$meson_version" ] &&
+    [ -d "$(echo .venv/lib/python3*/site-packages/meson_python-$meson_python_version.dist-info)" ] &&
+        [ "$(.venv/bin/meson --version 2>/dev/null)" = "$meson_version" ] &&
         [[ $(.venv/bin/ninja --version 2>/dev/null) = "$ninja_version"* ]] &&
         [[ $(.venv/bin/make --version 2>/dev/null) = "GNU Make $make_version"* ]] && return
     need_packages python3=python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
-    say "Installing from PyPI into .venv: ninja $ninja_version, meson $meson_version, gnumake $make_version"
+    say "Installing from PyPI into .venv: ninja $ninja_version, meson $meson_version, meson-python $meson_python_version, gnumake $make_version"
     python3 -m venv .venv || die "python3 cannot create .venv"
-    .venv/bin/pip install -q "ninja==$ninja_version" "meson==$meson_version" "gnumake==$make_version" ||
-        die "pip cannot install ninja $ninja_version, meson $meson_version and gnumake $make_version: is there a network?"
+    .venv/bin/pip install -q "ninja==$ninja_version" "meson==$meson_version" "meson-python==$meson_python_version" \
+        "gnumake==$make_version" ||
+        die "pip cannot install ninja $ninja_version, meson $meson_version, meson-python $meson_python_version and gnumake $make_version: is there a network?"
 }
 
 llvm=/usr/lib/llvm-19

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""CMake and Meson with the action cache, in two worktrees of a repository: the second takes all objects from the cache, also under the
+"""CMake, Meson and pip with the action cache, in two worktrees of a repository: the second takes all objects from the cache, also under the
 variables of another terminal or another CI job, and they are those of a build without a cache.
 
     tests/cache/clients.py TANTO [NAME...]"""
@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -39,6 +40,16 @@ part = static_library('part', 'one.cpp', 'two.cpp', made)
 executable('app', 'main.cpp', link_with: part)
 """
 OBJECTS = 3
+WHEEL = {
+    "pyproject.toml": '[build-system]\nbuild-backend = "mesonpy"\nrequires = ["meson-python"]\n[project]\nname = "cached"\nversion = "1"\n',
+    "meson.build": """
+project('cached', 'c', version: '1')
+python = import('python').find_installation()
+shared_module('cached', 'one.c', 'two.c', name_prefix: '', install: true, install_dir: python.get_install_dir(pure: false))
+""",
+    "one.c": "#include <stddef.h>\nint two(void);\nvoid *PyInit_cached(void) { return two() ? NULL : (void *)1; }\n",
+    "two.c": "int two(void) { return 2; }\n",
+}
 # Where ./test installs Meson, or anywhere.
 VENV = Path(__file__).resolve().parent.parent.parent / ".venv/bin"
 MESON_PROGRAM = shutil.which("meson", path=f"{VENV}{os.pathsep}{os.environ['PATH']}") or "meson"
@@ -119,6 +130,41 @@ def meson_in_two_worktrees(tanto, place):
     check(tanto, place, {**SOURCES, "meson.build": MESON}, [MESON_PROGRAM, "setup", "out"])
 
 
+def a_code_generator_with_cmake(tanto, place):
+    """The command of `add_custom_command` is restored, and then all that depends on it."""
+    first, _ = repository(place, {**SOURCES, "CMakeLists.txt": CMAKE})
+    cache = {"XDG_CACHE_HOME": str(place / "cache")}
+    configure = ["cmake", "-S", ".", "-B", "out", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug"]
+    words = ("--cache=on", "--cache-rules=CUSTOM_COMMAND")
+    for expected in ("new", "hit"):
+        shutil.rmtree(first / "out", ignore_errors=True)
+        run(configure, first)
+        uses = build(tanto, first / "out", *words, **cache)
+        assert uses["made.h"] == expected, uses
+        assert sum(use == expected for use in uses.values()) == OBJECTS + 1, uses
+        no_work(first / "out")
+        assert run(["./app"], first / "out") == "./one.cpp2\n"
+
+
+def python_wheels(tanto, place):
+    """meson-python compiles each wheel in a directory with a random name."""
+    first, second = repository(place, WHEEL)
+    (place / "bin").mkdir()
+    (place / "bin/ninja").symlink_to(tanto)
+    path = f"{VENV}{os.pathsep}{os.environ['PATH']}"
+    flags = {"PATH": path, "NINJA": str(place / "bin/ninja"), "CC": "gcc", "XDG_CACHE_HOME": str(place / "cache")}
+    pip = [VENV / "pip", "wheel", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "."]
+    modules = []
+    for number, (source, mode) in enumerate(((first, "on"), (first, "on"), (second, "on"), (first, "off"))):
+        wheels = place / f"wheels{number}"
+        run([*pip, "-w", str(wheels)], source, TANTO_FLAGS=f"--cache={mode}", **flags)
+        wheel = zipfile.ZipFile(next(wheels.iterdir()))
+        modules.append([wheel.read(name) for name in sorted(wheel.namelist()) if name.endswith(".so")])
+    assert modules[0] and modules.count(modules[0]) == 4, "the wheels differ"
+    counted = dict(line.rsplit(maxsplit=1) for line in run([tanto, "cache", "stat"], place, **flags).splitlines()[:6])
+    assert (counted["hits"], counted["misses"]) == ("4", "2"), counted
+
+
 if __name__ == "__main__":
     use_log_version_of_ninja()
-    run_tests(__doc__, [cmake_in_two_worktrees, meson_in_two_worktrees])
+    run_tests(__doc__, [cmake_in_two_worktrees, meson_in_two_worktrees, a_code_generator_with_cmake, python_wheels])
