@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
+use memchr::memmem;
 use tanto_cas::Digest;
 use tanto_exec::job::Command;
 use tanto_exec::runner::process::{split_words, wants_the_shell};
@@ -13,7 +14,7 @@ use tanto_sys::fs::file;
 use tanto_sys::process::{Argv, Environment, find_program};
 
 use crate::compile::{self, Compile, PathDependence, Refusal};
-use crate::roots::Root;
+use crate::places::{Hidden, Places};
 use crate::variables;
 
 /// Changes when a key or an entry gets another meaning.
@@ -22,7 +23,7 @@ const VERSION: &[u8] = b"tanto action 1";
 /// Properties that all commands of a build share.
 pub(crate) struct Surroundings {
     pub(crate) cwd: Vec<u8>,
-    pub(crate) root: Root,
+    pub(crate) places: Places,
     pub(crate) environment: Environment,
     /// Values of the library variables.
     variables: Vec<u8>,
@@ -62,16 +63,16 @@ pub(crate) enum NotCacheable {
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
     pub(crate) key: Digest,
-    /// Hidden in the key, and in the names of inputs.
-    pub(crate) root: Root,
+    /// Hidden in the key, in the names of inputs and in texts.
+    pub(crate) places: Places,
     /// In the order of the declaration.
     pub(crate) outputs: Vec<Vec<u8>>,
     pub(crate) depfile: Option<Vec<u8>>,
     /// The build takes the depfile from the completion.
     pub(crate) returns_depfile: bool,
     pub(crate) kind: ActionKind,
-    /// The key with whole paths, if `key` is without the root.
-    literal_key: Option<Digest>,
+    /// Other keys, for a result that turns out to depend on a place. The last is to be used first.
+    fallbacks: Vec<Fallback>,
     /// The result may depend on the path of the checkout.
     pub(crate) depends_on_root: bool,
 }
@@ -94,6 +95,15 @@ pub(crate) struct CompileFiles {
     pub(crate) source: Vec<u8>,
     /// The output is a precompiled header.
     pub(crate) is_header: bool,
+    /// Files in the working directory must not put their own names into the output, if that directory is hidden.
+    pub(crate) forbids_own_names: bool,
+}
+
+/// A key that hides fewer places.
+#[derive(Clone, Debug)]
+pub(crate) struct Fallback {
+    pub(crate) key: Digest,
+    pub(crate) places: Places,
 }
 
 impl Surroundings {
@@ -102,11 +112,11 @@ impl Surroundings {
         let variables = variables::of_library(&environment);
         let forbidden = wants_the_shell(&environment).or_else(|| variables::forbidden(&environment).map(str::as_bytes));
         let obstacle = forbidden.map(|name| NotCacheable::Variable(name.to_vec()));
-        let root = Root::around(&cwd);
+        let places = Places::around(&cwd);
         let temporary = variables::temporary_dirs(&environment).map(|dir| trimmed(dir).to_vec()).collect();
         Surroundings {
             cwd: cwd.as_os_str().as_bytes().to_vec(),
-            root,
+            places,
             environment,
             variables,
             temporary,
@@ -124,9 +134,9 @@ impl Surroundings {
         }
     }
 
-    /// Returns whether a variable names directories that may be in the checkout.
-    fn has_search_path_in_root(&self) -> bool {
-        let is_elsewhere = |dir: &[u8]| dir.starts_with(b"/") && !dir.starts_with(self.root.path());
+    /// Returns whether a variable names directories that may be in a place.
+    fn has_search_path_in(&self, place: &[u8]) -> bool {
+        let is_elsewhere = |dir: &[u8]| dir.starts_with(b"/") && !dir.starts_with(place);
         variables::searched_dirs(&self.environment).any(|dir| !is_elsewhere(dir))
     }
 
@@ -185,35 +195,40 @@ impl Action {
         let program = find_program(compile.program, path, file::path(&around.cwd)).ok_or(NotCacheable::NoProgram)?;
         let program = program.into_os_string().into_encoded_bytes();
         let processor = if compile.is_native { processor().ok_or(NotCacheable::Processor)? } else { Vec::new() };
-        let key = |root: &Root| key(words, &program, &processor, root, around);
-        let literal_key = key(&Root::NONE);
-        let depends_on_root = around.root.is_none()
-            || compile.path_dependence(around.root.path(), &around.cwd) != PathDependence::Independent;
-        // Compilers name the working directory as PWD does.
-        let is_plain = around.environment.get(b"PWD") == Some(&around.cwd);
-        let depends_on_root = depends_on_root || !is_plain || around.has_search_path_in_root();
-        let is_shared = !depends_on_root;
-        let root = if is_shared { around.root.clone() } else { Root::NONE };
+        let dependence = Dependence::of(compile, &program, around);
+        let fallback = |hidden: &Hidden| {
+            let places = around.places.only(*hidden);
+            Fallback { key: key(words, &program, &processor, &places, around), places }
+        };
+        let mut fallbacks: Vec<Fallback> = dependence.ways().iter().rev().map(fallback).collect();
+        let Some(Fallback { key, places }) = fallbacks.pop() else { return Err(NotCacheable::Outputs) };
         Ok(Action {
-            key: if is_shared { key(&root) } else { literal_key },
-            root,
+            key,
+            places,
             kind: ActionKind::Compile(CompileFiles {
-                program: program.clone(),
+                program,
                 source: compile.source.to_vec(),
                 is_header: compile.language.is_header(),
+                forbids_own_names: dependence.directory == PathDependence::UnlessNamed,
             }),
             outputs: vec![compile.output.to_vec()],
             depfile: compile.depfile.clone(),
             returns_depfile: false,
-            literal_key: is_shared.then_some(literal_key),
-            depends_on_root: depends_on_root && !around.root.is_none(),
+            fallbacks,
+            depends_on_root: dependence.root == PathDependence::Dependent && around.places.root().is_some(),
         })
     }
 
-    /// The same action with whole paths; `None` if it has them already.
-    pub(crate) fn literal(&self) -> Option<Action> {
-        let key = self.literal_key?;
-        Some(Action { key, root: Root::NONE, literal_key: None, depends_on_root: true, ..self.clone() })
+    /// The same action with fewer places hidden; `None` if it has whole paths already.
+    pub(crate) fn fallback(&self) -> Option<Action> {
+        let mut fallbacks = self.fallbacks.clone();
+        let Fallback { key, places } = fallbacks.pop()?;
+        let depends_on_root = places.root().is_none();
+        Some(Action { key, places, fallbacks, depends_on_root, ..self.clone() })
+    }
+
+    pub(crate) fn fallbacks(&self) -> &[Fallback] {
+        &self.fallbacks
     }
 }
 
@@ -232,18 +247,69 @@ impl KeyText {
     }
 }
 
-fn key(words: &[&[u8]], program: &[u8], processor: &[u8], root: &Root, around: &Surroundings) -> Digest {
+/// How a compile depends on places.
+struct Dependence {
+    root: PathDependence,
+    directory: PathDependence,
+}
+
+impl Dependence {
+    fn of(compile: &Compile<'_>, program: &[u8], around: &Surroundings) -> Dependence {
+        // Compilers name the working directory as PWD does.
+        let is_plain = around.environment.get(b"PWD") == Some(&around.cwd);
+        let decide = |place: Option<&[u8]>, decide: &dyn Fn(&[u8]) -> PathDependence| match place {
+            Some(place) if is_plain && !around.has_search_path_in(place) => decide(place),
+            _ => PathDependence::Dependent,
+        };
+        let in_directory = |cwd: &[u8]| match compile.directory_dependence(cwd) {
+            // Compilers search headers beside themselves, and shorten the names of these.
+            _ if program.starts_with(cwd) => PathDependence::Dependent,
+            found => found,
+        };
+        Dependence {
+            root: decide(around.places.root(), &|root| compile.path_dependence(root, &around.cwd)),
+            directory: decide(around.places.directory(), &in_directory),
+        }
+    }
+
+    /// The ways to hide places, in the order in which they are tried.
+    fn ways(&self) -> &'static [Hidden] {
+        let (root, directory) = (self.root != PathDependence::Dependent, self.directory != PathDependence::Dependent);
+        match (root, directory) {
+            (true, true) => &[Hidden::RootAndDirectory, Hidden::Root, Hidden::Directory, Hidden::Nothing],
+            (true, false) => &[Hidden::Root, Hidden::Nothing],
+            (false, true) => &[Hidden::Directory, Hidden::Nothing],
+            (false, false) => &[Hidden::Nothing],
+        }
+    }
+}
+
+fn key(words: &[&[u8]], program: &[u8], processor: &[u8], places: &Places, around: &Surroundings) -> Digest {
     let mut key = KeyText::default();
     key.put(VERSION);
-    key.put(if root.is_none() { b"whole paths" } else { b"without the root" });
-    words.iter().for_each(|word| key.put(&root.hide_in_word(word)));
+    key.put(match (places.root(), places.directory()) {
+        (None, None) => b"whole paths",
+        (Some(_), None) => b"without the root",
+        (None, Some(_)) => b"without the directory",
+        (Some(_), Some(_)) => b"without both",
+    });
+    words.iter().for_each(|word| key.put(&places.hide_in_word(word)));
     key.put(b"");
     let mut buffer = Vec::new();
-    key.put(root.hide_in_path(&around.cwd, &mut buffer));
-    key.put(root.hide_in_path(program, &mut buffer));
+    key.put(places.hide_in_path(&around.cwd, &mut buffer));
+    if places.directory().is_some() && words.iter().any(|word| memmem::find(word, b"..").is_some()) {
+        // `..` must mean the same directory: real paths that are made from it do not begin with the working directory.
+        key.put(places.hide_in_path(parent(&around.cwd), &mut buffer));
+    }
+    key.put(places.hide_in_path(program, &mut buffer));
     key.put(&around.variables);
     key.put(processor);
     key.digest()
+}
+
+fn parent(dir: &[u8]) -> &[u8] {
+    let slash = dir.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+    &dir[..slash]
 }
 
 /// Describes the processor, for options such as `-march=native`.

@@ -28,6 +28,7 @@ pub(crate) struct ActionCache {
     pub(crate) around: Surroundings,
     names: NameTable,
     observer: Observer,
+    buffer: Vec<u8>,
 }
 
 /// A result that may be used.
@@ -64,17 +65,16 @@ impl ActionCache {
         let names = NameTable::open(&dir.names());
         let around = Surroundings::new(Environment::inherit_with(environment));
         let observer = Observer::new(Environment::inherit_with(environment), known);
-        ActionCache { dir: Arc::new(dir), around, names, observer }
+        ActionCache { dir: Arc::new(dir), around, names, observer, buffer: Vec::new() }
     }
 
-    /// Finds a result. If the action without the root turned out to depend on it, this is about the one with whole paths,
-    /// which replaces it.
+    /// Finds a result. If an action with hidden places turned out to depend on them, the one with fewer of them replaces it.
     pub(crate) fn find(&mut self, action: &mut Action) -> Result<Hit, Miss> {
         let mut file = self.dir.read_action(&action.key);
-        if file.depends_on_root
-            && let Some(literal) = action.literal()
+        while file.depends_on_place
+            && let Some(fallback) = action.fallback()
         {
-            *action = literal;
+            *action = fallback;
             file = self.dir.read_action(&action.key);
         }
         match self.matching(&file, action) {
@@ -92,9 +92,10 @@ impl ActionCache {
             let is_same = last.as_ref().is_some_and(|(list, _)| *list == &entry.list);
             if !is_same {
                 let names = self.names.unpack(&entry.list);
-                // Options that replace the root would change these names here, but did not where the result was made.
-                let names = names.filter(|names| !names.iter().any(|input| action.root.begins(input.name)));
-                let evaluation = names.and_then(|names| self.observer.evaluate(&names, &action.root));
+                // Options that replace a place would change these names here, but did not where the result was made.
+                let names =
+                    names.filter(|names| !names.iter().any(|input| action.places.begin(input.name, &mut self.buffer)));
+                let evaluation = names.and_then(|names| self.observer.evaluate(&names, &action.places));
                 last = Some((&entry.list, evaluation));
             }
             let evaluation = last.as_ref().and_then(|(_, evaluation)| *evaluation);
@@ -113,19 +114,20 @@ impl ActionCache {
             depfile: action.depfile.as_ref().and_then(|it| Some((path(it), result.depfile?))),
             returns_depfile: action.returns_depfile,
             text: result.text,
-            root: action.root.clone(),
+            places: action.places.clone(),
             mtime: seen_at,
         };
         Hit { restoration, cost: result.cost, seen_at }
     }
 
-    /// Prepares the result of a command that has succeeded. One that turns out to depend on the root is stored for this
-    /// checkout only.
+    /// Prepares the result of a command that has succeeded. If it turns out to depend on a place, that is not hidden.
     pub(crate) fn prepare(&mut self, action: &Action, run: &SuccessfulRun<'_>) -> Result<NewResult, NotStored> {
         match self.prepare_as(action, run) {
-            Err(NotStored::DependsOnRoot) => {
-                let literal = action.literal().ok_or(NotStored::DependsOnRoot)?;
-                Ok(NewResult { refused_key: Some(action.key), ..self.prepare_as(&literal, run)? })
+            Err(NotStored::DependsOnPlace) => {
+                let fallback = action.fallback().ok_or(NotStored::DependsOnPlace)?;
+                let mut new = self.prepare(&fallback, run)?;
+                new.refused_keys.push(action.key);
+                Ok(new)
             }
             prepared => prepared,
         }
@@ -138,20 +140,21 @@ impl ActionCache {
         let mut buffer = Vec::new();
         let hidden: Vec<_> = names
             .iter()
-            .map(|(aspect, name)| (*aspect, action.root.hide_in_path(name, &mut buffer).to_vec()))
+            .map(|(aspect, name)| (*aspect, action.places.hide_in_path(name, &mut buffer).to_vec()))
             .collect();
         let mut names: Vec<InputName<'_>> =
             hidden.iter().map(|(aspect, name)| InputName { aspect: *aspect, name }).collect();
         let list = self.names.pack(&mut names).map_err(|error| NotStored::Io(error.to_string()))?;
         // As they were checked: a file that is read again now could have changed since.
-        let evaluation = self.observer.evaluate_as_seen(&names, &action.root);
+        let evaluation = self.observer.evaluate_as_seen(&names, &action.places);
         let evaluation = evaluation.ok_or_else(|| NotStored::Changed(b"a file".to_vec()))?;
         Ok(NewResult {
             key: action.key,
-            refused_key: None,
+            fallbacks: action.fallbacks().to_vec(),
+            refused_keys: Vec::new(),
             list,
             inputs: evaluation.digest,
-            root: action.root.clone(),
+            places: action.places.clone(),
             needs_absent_outputs: inputs.inputs().contains(&Input::OutputAbsent),
             outputs: action.outputs.clone(),
             depfile: action.depfile.clone(),

@@ -10,14 +10,14 @@ const MAGIC: &[u8; 4] = b"TCA2";
 pub(crate) const MAX_ENTRIES: usize = 16;
 /// Maximum size of the file.
 pub(crate) const MAX_BYTES: u64 = 4 << 20;
-/// The result depends on the path of the checkout, although the command line does not look so.
-const DEPENDS_ON_ROOT: u8 = 1;
+/// The result depends on a path that the key hides.
+const DEPENDS_ON_PLACE: u8 = 1;
 
 /// All known results of an action, newest first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ActionFile {
-    /// The key without the root of the checkout must not be used.
-    pub(crate) depends_on_root: bool,
+    /// The key, which hides paths, must not be used.
+    pub(crate) depends_on_place: bool,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -66,7 +66,7 @@ impl ActionFile {
 
     /// `key`: the action's. A file in the place of another one's is damaged.
     pub(crate) fn encode(&self, key: &Digest) -> Vec<u8> {
-        let mut body = vec![if self.depends_on_root { DEPENDS_ON_ROOT } else { 0 }];
+        let mut body = vec![if self.depends_on_place { DEPENDS_ON_PLACE } else { 0 }];
         body.push(u8::try_from(self.entries.len()).unwrap_or(0));
         self.entries.iter().for_each(|entry| entry.encode(&mut body));
         ActionFile::sealed(&body, key)
@@ -86,7 +86,7 @@ impl ActionFile {
         let mut fields = Fields(body);
         let [flags, count] = fields.take()?;
         let entries = (0..count).map(|_| Entry::decode(&mut fields)).collect::<Option<_>>()?;
-        fields.0.is_empty().then_some(ActionFile { depends_on_root: flags & DEPENDS_ON_ROOT != 0, entries })
+        fields.0.is_empty().then_some(ActionFile { depends_on_place: flags & DEPENDS_ON_PLACE != 0, entries })
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn files_are_read_back() {
-        let mut file = ActionFile { depends_on_root: true, entries: Vec::new() };
+        let mut file = ActionFile { depends_on_place: true, entries: Vec::new() };
         assert_eq!(ActionFile::decode(&file.encode(&KEY), &KEY).unwrap(), file);
         (0..20).for_each(|number| file.insert(entry(number)));
         assert_eq!(file.entries.len(), MAX_ENTRIES);

@@ -126,7 +126,7 @@ fn remove_incomplete(dir: &CacheDir, path: &Path, mut action: ActionFile) -> u64
     let removed = before - action.entries.len();
     // Otherwise, it stays a miss.
     let _ = match digest(path) {
-        _ if action.entries.is_empty() && !action.depends_on_root => fs::remove_file(path),
+        _ if action.entries.is_empty() && !action.depends_on_place => fs::remove_file(path),
         Some(key) if removed > 0 => dir.write_action(&key, &action),
         _ => Ok(()),
     };
@@ -189,7 +189,7 @@ mod tests {
         let result = ActionResult { outputs: vec![output], depfile: None, text: None, cost: Cost::default() };
         let list = PackedList { table: 1, inputs: Vec::new() };
         let entries = vec![Entry { list, inputs: Digest([number; 32]), needs_absent_outputs: false, result }];
-        let action = ActionFile { depends_on_root: false, entries };
+        let action = ActionFile { depends_on_place: false, entries };
         dir.write_action(&Digest([number; 32]), &action).unwrap();
         digest
     }

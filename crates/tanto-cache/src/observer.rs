@@ -1,5 +1,6 @@
 //! Observes files and variables as a command would see them now, and remembers observations while no command runs.
 
+mod directives;
 mod file_traits;
 mod known_files;
 mod list;
@@ -16,7 +17,7 @@ use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
 use tanto_sys::fs::stat::{FileKind, Stat, stat};
 use tanto_sys::process::Environment;
 
-use crate::roots::Root;
+use crate::places::Places;
 
 pub(crate) use self::file_traits::FileTraits;
 pub(crate) use self::known_files::KnownFiles;
@@ -180,14 +181,14 @@ impl Observer {
     }
 
     /// Searches a file with this digest for constructs that restrict caching.
-    pub(crate) fn traits_of(&mut self, path: &[u8], digest: Digest, root: &Root) -> FileTraits {
+    pub(crate) fn traits_of(&mut self, path: &[u8], digest: Digest, places: &Places) -> FileTraits {
         if let Some(known) = self.traits.get(&digest) {
             return *known;
         }
         let content = fs::read(file::path(path)).ok().filter(|content| Digest::of(content) == digest);
         // It has changed just now.
         let Some(content) = content else { return FileTraits::WORST };
-        let traits = FileTraits::of(&content, root);
+        let traits = FileTraits::of(&content, places);
         self.traits.insert(digest, traits);
         traits
     }

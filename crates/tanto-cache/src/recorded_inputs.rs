@@ -6,6 +6,7 @@ use std::fs;
 use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::Trust;
+use tanto_sys::fs::stat::FileKind;
 
 use crate::action::{Action, ActionKind, CompileFiles, Surroundings};
 use crate::compile;
@@ -36,8 +37,8 @@ pub(crate) enum NotStored {
     Elsewhere,
     #[error("it runs {}, which is no compiler", String::from_utf8_lossy(.0))]
     OtherProgram(Vec<u8>),
-    #[error("its output depends on the path of the checkout")]
-    DependsOnRoot,
+    #[error("its output depends on the path of the checkout or of the build directory")]
+    DependsOnPlace,
     #[error("the cache cannot be written: {0}")]
     Io(String),
     #[error("its output is missing, or is no regular file")]
@@ -78,7 +79,7 @@ impl Run<'_> {
         let own = self.own_files(list)?;
         let mut ways = Ways::new(self.began, &self.around.cwd);
         for input in list.inputs() {
-            self.add(input, &own, &mut names, observer, &mut ways)?;
+            self.add(input, list, &own, &mut names, observer, &mut ways)?;
         }
         if let ActionKind::Compile(compile) = &self.action.kind {
             self.add_program(compile, list, &mut names, observer)?;
@@ -107,6 +108,7 @@ impl Run<'_> {
     fn add(
         &self,
         input: &Input,
+        list: &InputList,
         own: &BTreeSet<Vec<u8>>,
         names: &mut Names,
         observer: &mut Observer,
@@ -129,18 +131,43 @@ impl Run<'_> {
         if own.contains(name) || is_temporary || is_about_itself(name) {
             return Ok(());
         }
-        if self.action.root.is_like(name) {
-            return Err(NotStored::DependsOnRoot);
+        if self.action.places.are_like(name) || self.leads_into_directory(input) {
+            return Err(NotStored::DependsOnPlace);
         }
         let sighting = observer.see(aspect, name).clone();
         if !self.is_unchanged(input, name, &sighting, ways)? {
             return Err(NotStored::Changed(name.clone()));
         }
-        if let (Seen::File(file), Input::Read(_)) = (&sighting.seen, input) {
-            self.check_content(name, observer.traits_of(name, file.digest, &self.around.root))?;
+        if let ActionKind::Compile(compile) = &self.action.kind {
+            self.check_file(compile, input, list, name, &sighting.seen, observer)?;
         }
         names.insert((aspect, name.clone()));
         Ok(())
+    }
+
+    /// Rejects files with constructs whose meaning depends on times or places.
+    fn check_file(
+        &self,
+        compile: &CompileFiles,
+        input: &Input,
+        list: &InputList,
+        name: &[u8],
+        seen: &Seen,
+        observer: &mut Observer,
+    ) -> Result<(), NotStored> {
+        match (seen, input) {
+            (Seen::File(file), Input::Read(_)) => {
+                self.check_content(compile, name, observer.traits_of(name, file.digest, &self.around.places))
+            }
+            (Seen::Present(stat), Input::Exists(_)) => {
+                // Clang reads a file once, but knows it by all of its names.
+                let may_be_included =
+                    stat.kind == FileKind::File && !list.inputs().contains(&Input::Read(name.to_vec()));
+                let is_bad = may_be_included && self.is_checked_for_its_name(compile, name);
+                if is_bad { Err(NotStored::DependsOnPlace) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether the command has observed the same as this sighting after it.
@@ -174,11 +201,32 @@ impl Run<'_> {
         is_old && ways.has_old_links(name)
     }
 
-    fn check_content(&self, name: &[u8], traits: FileTraits) -> Result<(), NotStored> {
-        match traits {
-            FileTraits { compares_times: true, .. } => Err(NotStored::ComparesTimes(name.to_vec())),
-            FileTraits { may_name_root: true, .. } if !self.action.root.is_none() => Err(NotStored::DependsOnRoot),
-            _ => Ok(()),
+    fn check_content(&self, compile: &CompileFiles, name: &[u8], traits: FileTraits) -> Result<(), NotStored> {
+        if traits.compares_times {
+            return Err(NotStored::ComparesTimes(name.to_vec()));
+        }
+        let places = &self.action.places;
+        let depends_on_place = traits.may_name_root && places.root().is_some()
+            || traits.may_name_directory && places.directory().is_some()
+            || traits.may_name_itself && self.is_checked_for_its_name(compile, name);
+        if depends_on_place { Err(NotStored::DependsOnPlace) } else { Ok(()) }
+    }
+
+    /// Returns whether the compiler may know a file by a name in the working directory that is hidden, and that no option replaces.
+    fn is_checked_for_its_name(&self, compile: &CompileFiles, name: &[u8]) -> bool {
+        let is_relative_source = !compile.source.starts_with(b"/") && name == self.around.absolute(&compile.source);
+        compile.forbids_own_names && self.action.places.has_in_directory(name) && !is_relative_source
+    }
+
+    /// Returns whether something elsewhere is in the working directory, which is hidden: a compiler can use its real path.
+    fn leads_into_directory(&self, input: &Input) -> bool {
+        let is_in_directory = |path: &[u8]| self.action.places.has_in_directory(path);
+        match input {
+            Input::Link(path, target) | Input::Resolved(path, target) => {
+                is_in_directory(target) && !is_in_directory(path)
+            }
+            Input::Program(path) => is_in_directory(path),
+            _ => false,
         }
     }
 
@@ -198,8 +246,8 @@ impl Run<'_> {
             _ => None,
         };
         if given.as_deref() == value {
-            if name != b"PWD" && value.is_some_and(|value| self.action.root.is_in(value)) {
-                return Err(NotStored::DependsOnRoot);
+            if name != b"PWD" && value.is_some_and(|value| self.action.places.are_in(value)) {
+                return Err(NotStored::DependsOnPlace);
             }
             names.insert((Aspect::Variable, name.to_vec()));
         } else if name == b"PWD" {

@@ -12,7 +12,7 @@ use tanto_sys::fs::dir::clone_content;
 
 use crate::cache_dir::{Blob, CacheDir};
 use crate::entry::StoredOutput;
-use crate::roots::Root;
+use crate::places::Places;
 
 /// A result to write.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub(crate) struct Restoration {
     /// The depfile is not written, but returned.
     pub(crate) returns_depfile: bool,
     pub(crate) text: Option<Digest>,
-    /// Replaces the placeholder in the depfile and the text.
-    pub(crate) root: Root,
+    /// Replace the placeholders in the depfile and the text.
+    pub(crate) places: Places,
     /// The mtime of the outputs: an input that is changed later is newer.
     pub(crate) mtime: i64,
 }
@@ -41,11 +41,11 @@ impl Restoration {
         let read = |digest: &Digest| cache.read_blob(digest);
         let blobs = self.outputs.iter().map(|(_, output)| read(&output.digest)).collect::<Option<Vec<_>>>()?;
         let depfile = match &self.depfile {
-            Some((path, digest)) => Some((path.as_path(), self.root.show_in_text(&read(digest)?.content))),
+            Some((path, digest)) => Some((path.as_path(), self.places.show_in_text(&read(digest)?.content))),
             None => None,
         };
         let text = match &self.text {
-            Some(digest) => self.root.show_in_text(&read(digest)?.content),
+            Some(digest) => self.places.show_in_text(&read(digest)?.content),
             None => Vec::new(),
         };
         let mut paths = self.outputs.iter().map(|(path, _)| &**path).chain(depfile.as_ref().map(|(path, _)| *path));

@@ -227,7 +227,7 @@ impl<R: Runner> CacheRunner<R> {
         let cost = cost(started, &completion.usage);
         let new = action.as_ref().and_then(|action| self.prepare(action, began, &completion, cost));
         match &new {
-            Some(Ok(new)) => report.depends_on_root |= new.refused_key.is_some(),
+            Some(Ok(new)) => report.depends_on_root |= new.turned_out_to_depend_on_root(),
             Some(Err(why)) => report.reason = why.to_string(),
             None => {}
         }

@@ -13,12 +13,13 @@ use tanto_exec::job::{Cost, JobId};
 use tanto_sys::fs::file;
 use tanto_sys::ipc::event_fd::EventFd;
 
+use crate::action::Fallback;
 use crate::cache_dir::CacheDir;
 use crate::entry::{ActionFile, ActionResult, Entry, StoredOutput};
 use crate::input_names::PackedList;
+use crate::places::Places;
 use crate::recorded_inputs::NotStored;
 use crate::restore::{Restoration, Restored};
-use crate::roots::Root;
 
 /// More threads than this wait for the disk.
 const MAX_THREADS: usize = 8;
@@ -26,11 +27,13 @@ const MAX_THREADS: usize = 8;
 /// The result of a run, to be stored.
 pub(crate) struct NewResult {
     pub(crate) key: Digest,
-    /// The key without the root of the checkout, if it must not be used.
-    pub(crate) refused_key: Option<Digest>,
+    /// Keys that hide fewer places.
+    pub(crate) fallbacks: Vec<Fallback>,
+    /// Keys that hide more places, and must not be used.
+    pub(crate) refused_keys: Vec<Digest>,
     pub(crate) list: PackedList,
     pub(crate) inputs: Digest,
-    pub(crate) root: Root,
+    pub(crate) places: Places,
     pub(crate) needs_absent_outputs: bool,
     /// Relative to the working directory.
     pub(crate) outputs: Vec<Vec<u8>>,
@@ -59,6 +62,13 @@ pub(crate) struct Workers {
     /// Readable when there may be something in `done`.
     event: Arc<EventFd>,
     threads: Vec<JoinHandle<()>>,
+}
+
+impl NewResult {
+    /// Returns whether another checkout cannot use it although the command looked so.
+    pub(crate) fn turned_out_to_depend_on_root(&self) -> bool {
+        !self.refused_keys.is_empty() && self.places.root().is_none()
+    }
 }
 
 impl Workers {
@@ -142,20 +152,26 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
         size += bytes;
     }
     let refuse = |key: &Digest| {
-        let action = ActionFile { depends_on_root: true, ..dir.read_action(key) };
+        let action = ActionFile { depends_on_place: true, ..dir.read_action(key) };
         dir.write_action(key, &action).map_err(|error| failed(&error))
     };
-    let texts = depfile.as_deref().map_or(Some(None), |text| new.root.hide_in_text(text).map(Some));
-    let texts = texts.zip(new.root.hide_in_text(&new.text));
-    let Some((depfile, text)) = texts.filter(|_| !stored.iter().any(|output| has_root(dir, &output.digest, &new.root)))
-    else {
-        if new.root.is_none() {
+    let texts = |places: &Places| {
+        let depfile = depfile.as_deref().map_or(Some(None), |text| places.hide_in_text(text).map(Some));
+        depfile
+            .zip(places.hide_in_text(&new.text))
+            .filter(|_| !stored.iter().any(|output| have_place(dir, &output.digest, places)))
+    };
+    let Some((depfile, text)) = texts(&new.places) else {
+        if new.places.are_none() {
             return Err(NotStored::ControlCharacter);
         }
+        // The next run uses the first key without these places.
         refuse(&new.key)?;
-        return Err(NotStored::DependsOnRoot);
+        let others = new.fallbacks.iter().filter(|other| !other.places.are_none() && texts(&other.places).is_none());
+        others.map(|other| &other.key).try_for_each(refuse)?;
+        return Err(NotStored::DependsOnPlace);
     };
-    new.refused_key.iter().try_for_each(refuse)?;
+    new.refused_keys.iter().try_for_each(refuse)?;
     let size = size + [depfile.as_ref(), Some(&text)].into_iter().flatten().map(|text| text.len() as u64).sum::<u64>();
     let put = |content: Vec<u8>| dir.put(&content).map_err(|error| failed(&error));
     let text = if text.is_empty() { None } else { Some(put(text)?) };
@@ -174,8 +190,8 @@ fn store_output(dir: &CacheDir, path: &Path) -> Result<(StoredOutput, u64), NotS
     Ok((StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 }, size))
 }
 
-/// Returns whether the path of the checkout is in an output that should not depend on it. Compressed sections and wide
-/// characters hide it, so this is only a second check, after that of the options.
-fn has_root(dir: &CacheDir, digest: &Digest, root: &Root) -> bool {
-    !root.is_none() && dir.read_blob(digest).is_none_or(|blob| root.is_in(&blob.content))
+/// Returns whether a hidden path is in an output that should not depend on it. Compressed sections and wide characters hide it, so
+/// this is only a second check, after that of the options.
+fn have_place(dir: &CacheDir, digest: &Digest, places: &Places) -> bool {
+    !places.are_none() && dir.read_blob(digest).is_none_or(|blob| places.are_in(&blob.content))
 }

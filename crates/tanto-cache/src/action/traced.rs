@@ -8,7 +8,7 @@ use tanto_sys::machine::system::SystemName;
 use tanto_sys::user;
 
 use super::{Action, ActionKind, KeyText, NotCacheable, Surroundings};
-use crate::roots::Root;
+use crate::places::Places;
 use crate::variables;
 
 /// Changes when a key or an entry gets another meaning.
@@ -41,12 +41,12 @@ impl Action {
         key.put(around.everything_else.get_or_init(|| everything_else(around)));
         Ok(Action {
             key: key.digest(),
-            root: Root::NONE,
+            places: Places::NONE,
             outputs: files.outputs.clone(),
             returns_depfile: files.reads_depfile && depfile.is_some(),
             depfile,
             kind: ActionKind::Traced { rspfile },
-            literal_key: None,
+            fallbacks: Vec::new(),
             depends_on_root: false,
         })
     }

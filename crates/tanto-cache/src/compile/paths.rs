@@ -24,6 +24,8 @@ pub struct PrefixMap<'a> {
 pub enum PathDependence {
     /// The same command in another place gives the same object.
     Independent,
+    /// The object does not hold the place, unless a file in it puts its own name there.
+    UnlessNamed,
     /// The object may hold the place.
     Dependent,
 }
@@ -37,6 +39,8 @@ pub(super) struct Paths<'a> {
     pub verbatim: Vec<&'a [u8]>,
     /// Whether no prefix map is known to change all paths, because of an option.
     pub are_verbatim: bool,
+    /// Whether lines of messages are broken where they get too long, which depends on the lengths of paths.
+    pub wrap_messages: bool,
     /// Whether gcc keeps the names of system headers as they are.
     pub keeps_system_headers: bool,
 }
@@ -69,6 +73,11 @@ impl<'a> PrefixMap<'a> {
         let is_apart = !contains(self.old, root) && !root.starts_with(self.old);
         !contains(self.new, root) && (is_apart || is_in(self.old, root))
     }
+
+    /// Whether the map does the same in another working directory, or is about a directory around it.
+    fn may_change_directory(&self, cwd: &[u8]) -> bool {
+        !contains(self.new, cwd) && (!contains(self.old, cwd) || is_in(self.old, cwd))
+    }
 }
 
 impl Compile<'_> {
@@ -87,11 +96,38 @@ impl Compile<'_> {
         }
     }
 
-    /// Precompiled headers differ from run to run, as do gcc's objects for LTO. The assembler of clang 14 applies no prefix map to
+    /// Whether an equal command with another working directory gives the same object: `cwd`, in all words, is replaced by another
+    /// absolute path, and relative paths mean files in that directory. The conditions are those of `path_dependence`.
+    pub fn directory_dependence(&self, cwd: &[u8]) -> PathDependence {
+        let is_place = cwd.len() > 1 && cwd.starts_with(b"/") && !cwd.ends_with(b"/");
+        let is_named = self.mapped().any(|path| contains(path, cwd));
+        let may_move = is_place
+            && self.is_reproducible()
+            && !self.may_shorten_system_headers(cwd)
+            && !self.keeps_root(cwd, is_named)
+            && self.mapped().all(|path| !contains(path, cwd) || is_in(path, cwd))
+            && self.prefix_maps.iter().all(|map| map.may_change_directory(cwd));
+        let is_recorded = self.emits_debug_info && (is_named || self.debug_directory.is_none());
+        match may_move && (!is_recorded || self.maps_directory(MapKind::Debug, cwd)) {
+            true if is_named && !self.maps_directory(MapKind::Macro, cwd) => PathDependence::UnlessNamed,
+            true => PathDependence::Independent,
+            false => PathDependence::Dependent,
+        }
+    }
+
+    /// Whether the map of the working directory is the one of several that changes it. In gcc, and for debug information in
+    /// clang 19, the last map wins; in clang otherwise the longest one.
+    fn maps_directory(&self, kind: MapKind, cwd: &[u8]) -> bool {
+        let last = self.prefix_maps.iter().rfind(|map| map.is_for(kind) && cwd.starts_with(map.old));
+        last.is_some_and(|map| map.covers(cwd, cwd))
+    }
+
+    /// Whether lengths of paths do not matter, and two runs give the same. Precompiled headers differ from run to run, as do gcc's objects for LTO. The assembler of clang 14 applies no prefix map to
     /// the working directory.
     fn is_reproducible(&self) -> bool {
         let is_known_assembler = self.family == Family::Gcc || !self.language.is_assembler();
         !self.language.is_header()
+            && !self.paths.wrap_messages
             && (!self.is_for_lto || self.family == Family::Clang)
             && (!self.emits_debug_info || is_known_assembler)
     }

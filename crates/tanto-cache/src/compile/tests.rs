@@ -1,6 +1,6 @@
 //! Tests of reading compiles.
 
-use super::PathDependence::{Dependent, Independent};
+use super::PathDependence::{Dependent, Independent, UnlessNamed};
 use super::*;
 
 fn read(command: &str) -> Result<Compile<'_>, Refusal> {
@@ -103,6 +103,8 @@ fn relative_compiles_without_debug_information_do_not_depend_on_the_place() {
     assert_eq!(dependence("gcc -isystem ../inc -c ../a.c -o a.o"), Dependent);
     assert_eq!(dependence("clang -isystem ../inc -c ../a.c -o a.o"), Independent);
     assert_eq!(dependence("gcc -flto -c ../a.c -o a.o"), Dependent);
+    assert_eq!(dependence("gcc -fmessage-length=60 -c ../a.c -o a.o"), Dependent);
+    assert_eq!(dependence("gcc -fmessage-length=0 -c ../a.c -o a.o"), Independent);
     assert_eq!(dependence("clang -flto -c ../a.c -o a.o"), Independent);
     assert_eq!(dependence("clang -fsanitize=address -c ../a.c -o a.o"), Independent);
 }
@@ -133,6 +135,39 @@ fn the_root_as_working_directory_needs_a_map_of_its_own() {
     assert_eq!(at_root("-ffile-prefix-map=/src/tree=x"), Independent);
     assert_eq!(at_root("-ffile-prefix-map=/src/tree="), Dependent);
     assert_eq!(at_root("-ffile-prefix-map=/src/tree/=x"), Dependent);
+}
+
+#[test]
+fn a_map_of_the_working_directory_must_come_last() {
+    let with = |program: &str, options: &str| {
+        let command = format!("{program} {options} -c ../a.c -o a.o");
+        known(&command).directory_dependence(b"/src/tree/build")
+    };
+    for (options, expected) in [
+        ("-O2", Independent),
+        ("-O2 -I/src/tree/inc -ffile-prefix-map=/src/tree=x", Independent),
+        ("-O2 -I/src/tree/build/gen", UnlessNamed),
+        ("-O2 -I/src/tree/build/gen -ffile-prefix-map=/src/tree=x", UnlessNamed),
+        ("-O2 -I/src/tree/build/gen -ffile-prefix-map=/src/tree/build=x", Independent),
+        ("-O2 -I/src/tree/build2", Dependent),
+        ("-g", Dependent),
+        ("-g -ffile-prefix-map=/src/tree=x", Dependent),
+        ("-g -ffile-prefix-map=/src/tree/build=x", Independent),
+        ("-g -ffile-prefix-map=/src/tree/build=", Dependent),
+        ("-g -ffile-prefix-map=/src/tree/build/=x", Dependent),
+        ("-g -ffile-prefix-map=/src/tree=x -ffile-prefix-map=/src/tree/build=y", Independent),
+        ("-g -ffile-prefix-map=/src/tree/build=y -ffile-prefix-map=/src/tree=x", Dependent),
+        ("-g -ffile-prefix-map=/src/tree/build=y -fmacro-prefix-map=/src/tree=x", Independent),
+        ("-g -I/src/tree/build -fdebug-prefix-map=/src/tree/build=y", UnlessNamed),
+        ("-O2 -ffile-prefix-map=/src=/src/tree/build", Dependent),
+        ("-DA=/src/tree/build", Dependent),
+        ("-fsanitize=address -I/src/tree/build", Dependent),
+    ] {
+        assert_eq!(with("gcc", options), expected, "{options}");
+    }
+    assert_eq!(with("gcc", "-isystem ../inc"), Dependent);
+    assert_eq!(with("clang", "-isystem ../inc -g -fdebug-compilation-dir=."), Independent);
+    assert_eq!(with("/src/tree/build/clang", "-O2"), Dependent);
 }
 
 #[test]

@@ -194,6 +194,7 @@ impl<'a> Read<'a> {
         }
         self.is_native |= is_native(word);
         self.is_for_lto |= word.starts_with(b"-flto");
+        self.paths.wrap_messages |= word.starts_with(b"-fmessage-length=") && word != b"-fmessage-length=0";
         match word {
             b"-fno-canonical-system-headers" => self.paths.keeps_system_headers = true,
             b"-fcanonical-system-headers" => self.paths.keeps_system_headers = false,

@@ -2,7 +2,9 @@
 
 use memchr::memmem;
 
-use crate::roots::Root;
+use crate::places::{Hidden, Places};
+
+use super::directives::may_have_code;
 
 /// Constructs in a file that restrict caching of compiles that read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,17 +13,26 @@ pub(crate) struct FileTraits {
     pub(crate) compares_times: bool,
     /// It has the path of the checkout, or may make it from macros to include a file.
     pub(crate) may_name_root: bool,
+    /// The same for the working directory.
+    pub(crate) may_name_directory: bool,
+    /// It may put its own name into the object.
+    pub(crate) may_name_itself: bool,
 }
 
 impl FileTraits {
-    pub(super) const WORST: FileTraits = FileTraits { compares_times: true, may_name_root: true };
+    pub(super) const WORST: FileTraits =
+        FileTraits { compares_times: true, may_name_root: true, may_name_directory: true, may_name_itself: true };
 
-    pub(super) fn of(content: &[u8], root: &Root) -> FileTraits {
+    pub(super) fn of(content: &[u8], places: &Places) -> FileTraits {
         // A precompiled header has no directives any more.
         let is_text = !(content.starts_with(PRECOMPILED) && content[..content.len().min(TEXT_BYTES)].contains(&0));
+        let computes_names = is_text && computes_names(content);
+        let has = |hidden| computes_names || places.only(hidden).are_in(content);
         FileTraits {
             compares_times: is_text && compares_times(content),
-            may_name_root: root.is_in(content) || is_text && computes_names(content),
+            may_name_root: has(Hidden::Root),
+            may_name_directory: has(Hidden::Directory),
+            may_name_itself: may_have_code(content),
         }
     }
 }
@@ -82,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_content_of_files_can_forbid_to_cache() {
-        let root = Root::new(b"/a/b");
+        let places = Places::new("/a/b", "/a/b/build");
         for (text, compares_times, may_name_root) in [
             ("#pragma GCC dependency \"x\"", true, false),
             ("_Pragma(\"GCC   dependency x\")", true, false),
@@ -104,7 +115,15 @@ mod tests {
             ("\0\n#include NAME", false, true),
             ("", false, false),
         ] {
-            assert_eq!(FileTraits::of(text.as_bytes(), &root), FileTraits { compares_times, may_name_root }, "{text}");
+            let traits = FileTraits::of(text.as_bytes(), &places);
+            assert_eq!((traits.compares_times, traits.may_name_root), (compares_times, may_name_root), "{text}");
+        }
+        for (text, may_name_root, may_name_directory) in
+            [("/a/b/x", true, false), ("/a/b/build", true, true), ("#include X", true, true), ("/a", false, false)]
+        {
+            let traits = FileTraits::of(text.as_bytes(), &places);
+            let found = (traits.may_name_root, traits.may_name_directory);
+            assert_eq!(found, (may_name_root, may_name_directory), "{text}");
         }
     }
 }

@@ -8,9 +8,9 @@ use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
 use tanto_sys::fs::stat::{FileKind, Stat};
 
 use super::{Aspect, Map, Observer, Seen, SeenFile};
-use crate::roots::Root;
+use crate::places::Places;
 
-/// A name in a list of inputs, with the placeholder for the root.
+/// A name in a list of inputs, with placeholders.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct InputName<'n> {
     pub(crate) aspect: Aspect,
@@ -65,8 +65,8 @@ impl SameContent {
 impl Observer {
     /// Looks at all names of a list; `None` if one cannot be compared. Files that are newer than the moment at which others
     /// were seen would look changed to the next build, so then the others are confirmed.
-    pub(crate) fn evaluate(&mut self, names: &[InputName<'_>], root: &Root) -> Option<Evaluation> {
-        let first = self.evaluate_as_seen(names, root)?;
+    pub(crate) fn evaluate(&mut self, names: &[InputName<'_>], places: &Places) -> Option<Evaluation> {
+        let first = self.evaluate_as_seen(names, places)?;
         if first.newest <= first.seen_at {
             return Some(first);
         }
@@ -75,11 +75,11 @@ impl Observer {
             thread::sleep(Duration::from_millis(1));
         }
         self.distrust_all();
-        self.evaluate_as_seen(names, root).filter(|second| second.newest <= second.seen_at)
+        self.evaluate_as_seen(names, places).filter(|second| second.newest <= second.seen_at)
     }
 
     /// Like `evaluate`, but never confirms valid sightings.
-    pub(crate) fn evaluate_as_seen(&mut self, names: &[InputName<'_>], root: &Root) -> Option<Evaluation> {
+    pub(crate) fn evaluate_as_seen(&mut self, names: &[InputName<'_>], places: &Places) -> Option<Evaluation> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.text.clear();
         scratch.same.0.clear();
@@ -87,7 +87,7 @@ impl Observer {
         let (mut seen_at, mut newest) = (i64::MAX, i64::MIN);
         let mut is_known = true;
         for &InputName { aspect, name } in names {
-            let path = root.show_in_path(name, &mut scratch.path);
+            let path = places.show_in_path(name, &mut scratch.path);
             let sighting = self.see(aspect, path);
             if aspect != Aspect::Variable {
                 seen_at = seen_at.min(sighting.at);
@@ -97,7 +97,7 @@ impl Observer {
             }
             scratch.text.push(aspect as u8);
             put(&mut scratch.text, name);
-            is_known &= append(&sighting.seen, root, &mut scratch);
+            is_known &= append(&sighting.seen, places, &mut scratch);
             if !is_known {
                 break;
             }
@@ -121,7 +121,7 @@ fn put_first_name(stat: &Stat, text: &mut Vec<u8>, paths: &mut Map<(u64, u64), u
 }
 
 /// Returns false if it cannot be compared.
-fn append(seen: &Seen, root: &Root, scratch: &mut Scratch) -> bool {
+fn append(seen: &Seen, places: &Places, scratch: &mut Scratch) -> bool {
     let Scratch { text, value, same, paths, .. } = scratch;
     match seen {
         Seen::File(file) => {
@@ -145,7 +145,7 @@ fn append(seen: &Seen, root: &Root, scratch: &mut Scratch) -> bool {
         }
         Seen::Text(found) => {
             text.push(b't');
-            put(text, root.hide_in_path(found, value));
+            put(text, places.hide_in_path(found, value));
         }
         Seen::Device => text.push(b'c'),
         Seen::Nothing => text.push(b'-'),

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::roots::Root;
+use crate::places::Places;
 use tanto_sys::fs::fingerprint::wait_for_known_files;
 use tanto_testing::Scratch;
 
@@ -19,7 +19,7 @@ fn list(dir: &Scratch, names: &[(Aspect, &str)]) -> Vec<(Aspect, Vec<u8>)> {
 fn digest(observer: &mut Observer, list: &[(Aspect, Vec<u8>)]) -> Option<Digest> {
     observer.distrust_all();
     let names: Vec<_> = list.iter().map(|(aspect, name)| InputName { aspect: *aspect, name }).collect();
-    observer.evaluate(&names, &Root::NONE).map(|evaluation| evaluation.digest)
+    observer.evaluate(&names, &Places::NONE).map(|evaluation| evaluation.digest)
 }
 
 #[test]
