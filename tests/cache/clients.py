@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""CMake, Meson and pip with the action cache, in two worktrees of a repository: the second takes all objects from the cache, also under the
-variables of another terminal or another CI job, and they are those of a build without a cache.
+"""CMake, Meson and pip with the action cache, in two worktrees of a repository or two build directories of one: the second takes all
+objects from the cache, also under the variables of another terminal or another CI job, and they are those of a build without a cache.
 
     tests/cache/clients.py TANTO [NAME...]"""
 
@@ -165,6 +165,31 @@ def python_wheels(tanto, place):
     assert (counted["hits"], counted["misses"]) == ("4", "2"), counted
 
 
+def cmake_in_two_build_directories(tanto, place):
+    """With CMake's own options for a release, also if a source is generated."""
+    option = next(line for line in CMAKE.splitlines() if line.startswith("add_compile_options"))
+    lists = CMAKE.replace(option, "").replace("two.cpp", "two.cpp copy.cpp")
+    lists += "add_custom_command(OUTPUT copy.cpp COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/copy.in copy.cpp DEPENDS copy.in)\n"
+    top, _ = repository(place, {**SOURCES, "CMakeLists.txt": lists, "copy.in": "int copy() { return sizeof __FILE__; }\n"})
+    cache = {"XDG_CACHE_HOME": str(place / "cache")}
+    found = {}
+    for out in (top / "out-1", top / "build/release"):
+        configure = ["cmake", "-S", ".", "-B", str(out), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
+        run(configure, top)
+        uses = build(tanto, out, "--cache=on", **cache)
+        no_work(out)
+        assert run(["./app"], out) == f"{top}/one.cpp2\n"
+        shared = {name: use for name, use in uses.items() if name.endswith(".o") and "copy" not in name}
+        expected = "hit" if found else "new"
+        assert len(shared) == OBJECTS and set(shared.values()) == {expected}, f"{uses}, not {expected}"
+        found[out] = objects(out)
+        shutil.rmtree(out)
+        run(configure, top)
+        build(tanto, out, "--cache=off", **cache)
+        assert objects(out) == found[out], "other objects than without a cache"
+
+
 if __name__ == "__main__":
     use_log_version_of_ninja()
-    run_tests(__doc__, [cmake_in_two_worktrees, meson_in_two_worktrees, a_code_generator_with_cmake, python_wheels])
+    tests = [cmake_in_two_worktrees, meson_in_two_worktrees, a_code_generator_with_cmake, python_wheels]
+    run_tests(__doc__, [*tests, cmake_in_two_build_directories])
