@@ -255,7 +255,9 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
                 start = Some(self.file_system_now());
             }
         }
-        if !evaluated.depfile.is_empty() {
+        let outs = self.scan.graph.edge(edge).outs;
+        let is_beside = |&out: &NodeId| dir_of(self.scan.graph.path(out)) == dir_of(&evaluated.depfile);
+        if !evaluated.depfile.is_empty() && !outs.iter().any(is_beside) {
             self.make_parents(&evaluated.depfile)?;
         }
         if !evaluated.rspfile.is_empty() {
@@ -573,6 +575,11 @@ impl Frontend for NinjaFrontend<'_, '_> {
             self.remove_outputs(edge, &running.depfile, view);
         }
     }
+}
+
+/// Returns everything before the last slash.
+fn dir_of(path: &[u8]) -> Option<&[u8]> {
+    path.iter().rposition(|&byte| byte == b'/').map(|slash| &path[..slash])
 }
 
 fn fatal(error: Error) -> Fatal {

@@ -115,6 +115,9 @@ impl NinjaFrontend<'_, '_> {
     }
 
     fn renew_all(&mut self, renewals: &[Renewal]) -> Result<()> {
+        if renewals.is_empty() {
+            return Ok(());
+        }
         let renewed = self.scan.renew_outputs(renewals);
         for (renewal, renewed) in renewals.iter().zip(renewed) {
             // An output that cannot be renewed, or was changed just now, is found again by the next build.
@@ -249,7 +252,7 @@ impl NinjaFrontend<'_, '_> {
     fn read_files(&mut self, files: &[NodeId], recorder: &mut ContentRecorder, threads: ThreadLimit) -> Set<NodeId> {
         let read = recorder.reader.take().map_or_else(Map::default, BackgroundReader::finish);
         let mut unstable = Set::default();
-        let mut unread = Vec::new();
+        let (mut known, mut unread) = (Vec::new(), Vec::new());
         for (&file, now) in files.iter().zip(self.scan.observe_all(files, threads)) {
             let made = recorder.outputs.get(&file).copied();
             let before =
@@ -259,16 +262,17 @@ impl NinjaFrontend<'_, '_> {
                 continue;
             }
             self.scan.set_state(file, now);
-            if !self.scan.is_in_table(file) && !self.scan.is_large_result(file) {
-                unread.push(file);
+            if self.scan.is_in_table(file) {
+                continue;
+            }
+            match read.get(&file).filter(|found| found.state == now) {
+                Some(found) => known.push((file, Some(*found))),
+                None if self.scan.is_large_result(file) => {}
+                None => unread.push(file),
             }
         }
-        let (known, unread): (Vec<NodeId>, Vec<NodeId>) = unread
-            .into_iter()
-            .partition(|file| read.get(file).is_some_and(|found| found.state == self.scan.state(*file)));
-        let known = known.into_iter().map(|file| (file, read.get(&file).copied()));
         let unread = unread.iter().copied().zip(self.scan.read_digests(&unread, threads));
-        for (file, found) in known.chain(unread).collect::<Vec<_>>() {
+        for (file, found) in known.into_iter().chain(unread) {
             match found.filter(|found| self.is_stable(file, found, recorder)) {
                 Some(found) => self.scan.note_read(file, &found),
                 None => _ = unstable.insert(file),

@@ -34,11 +34,6 @@ impl Scan<'_, '_> {
         self.files.is_seen(node).then(|| self.files.state(node))
     }
 
-    /// Returns the last known state of a file.
-    pub(crate) fn state(&self, node: NodeId) -> FileState {
-        self.files.state(node)
-    }
-
     /// Returns the current state of a file; that of a missing one if it cannot be examined.
     pub(crate) fn observe(&mut self, node: NodeId) -> FileState {
         self.disk.observe(self.graph.path(node), &self.systems).unwrap_or_default()
@@ -97,9 +92,9 @@ impl Scan<'_, '_> {
             return false;
         }
         let path = self.graph.path(node);
-        self.disk.size(path).is_ok_and(|size| size >= LARGE_RESULT)
+        self.graph.out_edges(node).all(|(edge, _)| self.graph.edge(edge).is_phony())
+            && self.disk.size(path).is_ok_and(|size| size >= LARGE_RESULT)
             && self.systems.sets_change_times(path)
-            && self.graph.out_edges(node).all(|(edge, _)| self.graph.edge(edge).is_phony())
     }
 
     /// Adds a file, or the files of a group.
