@@ -10,11 +10,11 @@ use memchr::memmem;
 use tanto_cas::Digest;
 use tanto_exec::job::Command;
 use tanto_exec::runner::process::{split_words, wants_the_shell};
-use tanto_sys::fs::file;
-use tanto_sys::process::{Argv, Environment, find_program};
+use tanto_sys::process::{Argv, Environment};
 
 use crate::compile::{self, Compile, PathDependence, Refusal};
 use crate::places::{Hidden, Places};
+use crate::programs::Programs;
 use crate::variables;
 
 /// Changes when a key or an entry gets another meaning.
@@ -25,6 +25,7 @@ pub(crate) struct Surroundings {
     pub(crate) cwd: Vec<u8>,
     pub(crate) places: Places,
     pub(crate) environment: Environment,
+    pub(crate) programs: Programs,
     /// Values of the library variables.
     variables: Vec<u8>,
     /// Directories for temporary files.
@@ -118,6 +119,7 @@ impl Surroundings {
             cwd: cwd.as_os_str().as_bytes().to_vec(),
             places,
             environment,
+            programs: Programs::default(),
             variables,
             temporary,
             obstacle,
@@ -192,8 +194,7 @@ impl Action {
 
     fn of_compile(words: &[&[u8]], compile: &Compile<'_>, around: &Surroundings) -> Result<Action, NotCacheable> {
         let path = around.environment.get(b"PATH").unwrap_or_default();
-        let program = find_program(compile.program, path, file::path(&around.cwd)).ok_or(NotCacheable::NoProgram)?;
-        let program = program.into_os_string().into_encoded_bytes();
+        let program = around.programs.find(compile.program, path, &around.cwd).ok_or(NotCacheable::NoProgram)?;
         let processor = if compile.is_native { processor().ok_or(NotCacheable::Processor)? } else { Vec::new() };
         let dependence = Dependence::of(compile, &program, around);
         let fallback = |hidden: &Hidden| {

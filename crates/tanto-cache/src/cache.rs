@@ -61,7 +61,7 @@ pub(crate) enum Miss {
 impl ActionCache {
     pub(crate) fn new(dir: CacheDir, environment: &[(OsString, OsString)]) -> ActionCache {
         let known = read_file(&dir.known_files(), KnownFiles::MAX_BYTES);
-        let known = known.map_or_else(|_| KnownFiles::default(), |(_, bytes)| KnownFiles::decode(&bytes));
+        let known = known.map_or_else(|_| KnownFiles::default(), |read| KnownFiles::decode(&read.content));
         let names = NameTable::open(&dir.names());
         let around = Surroundings::new(Environment::inherit_with(environment));
         let observer = Observer::new(Environment::inherit_with(environment), known);
@@ -167,14 +167,18 @@ impl ActionCache {
     /// outputs.
     pub(crate) fn command_ran(&mut self) {
         self.observer.distrust_all();
+        self.around.programs.forget();
     }
 
     /// The result of an action was written.
     pub(crate) fn was_restored(&mut self, action: &Action) {
         if action.is_traced() {
-            return self.observer.distrust_all();
+            return self.command_ran();
         }
-        action.outputs.iter().chain(&action.depfile).for_each(|path| self.observer.file_was_written(path));
+        for path in action.outputs.iter().chain(&action.depfile) {
+            self.observer.file_was_written(path);
+            self.around.programs.file_was_written(path);
+        }
     }
 
     /// Writes the digests of large files and the counters, and collects garbage. Failures only cost time.

@@ -15,7 +15,7 @@ use tanto_sys::fs::file::write_atomically;
 use tanto_sys::user;
 
 use crate::entry::{self, ActionFile};
-use crate::plain_files::{make_room, read_file};
+use crate::plain_files::{PlainFile, make_room, read_file};
 
 /// Longest output that is stored, in bytes.
 pub(crate) const MAX_BLOB_BYTES: u64 = 1 << 30;
@@ -125,9 +125,9 @@ impl CacheDir {
             }
             read => read.ok(),
         };
-        match read.and_then(|(file, bytes)| Some((file, ActionFile::decode(&bytes, key)?))) {
-            Some((file, found)) => {
-                self.note_use(&file);
+        match read.and_then(|read| ActionFile::decode(&read.content, key).map(|found| (read, found))) {
+            Some((read, found)) => {
+                self.note_use(&read);
                 found
             }
             None => {
@@ -153,13 +153,12 @@ impl CacheDir {
     }
 
     /// Notes that a file was used today.
-    fn note_use(&self, file: &File) {
-        let is_noted = |data: fs::Metadata| {
-            data.modified().is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age < DAY))
-        };
-        if self.store.is_some() && !file.metadata().is_ok_and(is_noted) {
+    fn note_use(&self, read: &PlainFile) {
+        let age = read.metadata.modified().map(|time| SystemTime::now().duration_since(time));
+        let is_noted = age.is_ok_and(|age| age.is_ok_and(|age| age < DAY));
+        if self.store.is_some() && !is_noted {
             // Otherwise, it goes earlier.
-            let _ = file.set_modified(SystemTime::now());
+            let _ = read.file.set_modified(SystemTime::now());
         }
     }
 
@@ -172,14 +171,14 @@ impl CacheDir {
             }
             read => read.ok(),
         };
-        let Some((file, content)) = read.filter(|(_, content)| Digest::of(content) == *digest) else {
+        let Some(read) = read.filter(|read| Digest::of(&read.content) == *digest) else {
             self.damaged.fetch_add(1, Ordering::Relaxed);
             // The store moves it away.
             self.store.iter().for_each(|store| drop(store.read_to_vec(digest, MAX_BLOB_BYTES)));
             return None;
         };
-        self.note_use(&file);
-        Some(Blob { content, file })
+        self.note_use(&read);
+        Some(Blob { content: read.content, file: read.file })
     }
 
     pub(crate) fn has_blob(&self, digest: &Digest) -> bool {

@@ -37,7 +37,7 @@ impl Counters {
 
     /// Reads the file; all 0 if there is none.
     pub(crate) fn read(path: &Path) -> Counters {
-        let text = read_file(path, MAX_BYTES).map(|(_, text)| text).unwrap_or_default();
+        let text = read_file(path, MAX_BYTES).map(|read| read.content).unwrap_or_default();
         Counters::parse(&String::from_utf8_lossy(&text))
     }
 

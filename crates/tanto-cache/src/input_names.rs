@@ -175,7 +175,7 @@ impl NameTable {
 }
 
 fn read_table(path: &Path) -> Option<Vec<u8>> {
-    read_file(path, MAX_FILE_BYTES).ok().map(|(_, bytes)| bytes).filter(|bytes| is_table(bytes))
+    read_file(path, MAX_FILE_BYTES).ok().map(|read| read.content).filter(|bytes| is_table(bytes))
 }
 
 fn is_table(bytes: &[u8]) -> bool {

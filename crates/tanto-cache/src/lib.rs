@@ -15,6 +15,7 @@ mod maintenance;
 mod observer;
 mod places;
 mod plain_files;
+mod programs;
 mod recorded_inputs;
 mod restore;
 mod runner;

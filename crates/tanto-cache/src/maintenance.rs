@@ -142,7 +142,7 @@ fn open(path: &Path, access: CacheAccess) -> Result<Option<CacheDir>, CacheError
 }
 
 fn read(path: &Path) -> Option<ActionFile> {
-    let (_, bytes) = read_file(path, entry::MAX_BYTES).ok()?;
+    let bytes = read_file(path, entry::MAX_BYTES).ok()?.content;
     ActionFile::decode(&bytes, &digest(path)?)
 }
 

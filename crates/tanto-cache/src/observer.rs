@@ -6,8 +6,9 @@ mod known_files;
 mod list;
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use hashbrown::{HashMap, HashSet};
 use tanto_cas::{Digest, FileDigest};
@@ -141,11 +142,11 @@ impl Observer {
         let map = &self.sightings[aspect as usize];
         let before = map.get(name);
         if before.is_none_or(|it| !self.is_valid(aspect, it)) {
-            let at = coarse_now();
+            let now = coarse_now();
             let before = before.cloned();
             let is_new = before.is_none();
-            let seen = self.look(aspect, name, before.as_ref().map(|it| &it.seen));
-            let since = before.filter(|it| it.seen == seen).map_or(at, |it| it.since);
+            let (seen, at) = self.look(aspect, name, before.as_ref().map(|it| &it.seen), now);
+            let since = before.filter(|it| it.seen == seen).map_or(now, |it| it.since);
             if is_new {
                 self.seen_names.insert(last_component(name).into());
             }
@@ -159,15 +160,16 @@ impl Observer {
         aspect == Aspect::Variable || it.round == self.round && !is_racy
     }
 
-    fn look(&mut self, aspect: Aspect, name: &[u8], before: Option<&Seen>) -> Seen {
-        match aspect {
+    /// Returns also the clock before the oldest part of this was observed.
+    fn look(&mut self, aspect: Aspect, name: &[u8], before: Option<&Seen>, now: i64) -> (Seen, i64) {
+        let seen = match aspect {
             Aspect::Variable => self.environment.get(name).map_or(Seen::Nothing, |value| Seen::Text(value.to_vec())),
             Aspect::Link => match fs::read_link(file::path(name)) {
                 // No link has an empty target.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => Seen::Text(Vec::new()),
                 target => text(target),
             },
-            Aspect::Resolved => text(fs::canonicalize(file::path(name))),
+            Aspect::Resolved => return self.resolve(name, now),
             Aspect::Presence => match stat(name) {
                 Ok(None) => Seen::Nothing,
                 Ok(Some(found)) => Seen::Present(found),
@@ -177,6 +179,23 @@ impl Observer {
                 Some(Seen::File(file)) if self.is_same(name, file) => Seen::File(file.clone()),
                 _ => content(name, &self.systems, &mut self.known),
             },
+        };
+        (seen, now)
+    }
+
+    /// Resolves a path. Its directory was often resolved before, in this round.
+    fn resolve(&mut self, path: &[u8], now: i64) -> (Seen, i64) {
+        let Some((dir, name)) = split(path) else { return (resolved(path), now) };
+        let Sighting { seen: Seen::Text(real), at, .. } = self.see(Aspect::Resolved, dir) else {
+            return (resolved(path), now);
+        };
+        match fs::read_link(file::path(path)) {
+            // No link.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                let slash: &[u8] = if real.ends_with(b"/") { b"" } else { b"/" };
+                (Seen::Text([real, slash, name].concat()), now.min(*at))
+            }
+            _ => (resolved(path), now),
         }
     }
 
@@ -199,11 +218,23 @@ impl Observer {
     }
 }
 
-fn last_component(path: &[u8]) -> &[u8] {
+pub(crate) fn last_component(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-fn text(found: std::io::Result<std::path::PathBuf>) -> Seen {
+/// Returns the directory and the name of a file; `None` unless both are usual.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let slash = path.iter().rposition(|&byte| byte == b'/')?;
+    let (dir, name) = (&path[..slash], &path[slash + 1..]);
+    let is_usual = !dir.is_empty() && !dir.ends_with(b"/") && !matches!(name, b"" | b"." | b"..");
+    is_usual.then_some((dir, name))
+}
+
+fn resolved(path: &[u8]) -> Seen {
+    text(fs::canonicalize(file::path(path)))
+}
+
+fn text(found: io::Result<PathBuf>) -> Seen {
     match found {
         Ok(path) => Seen::Text(path.into_os_string().into_encoded_bytes()),
         Err(error) if error.kind() == ErrorKind::NotFound => Seen::Nothing,
@@ -212,6 +243,13 @@ fn text(found: std::io::Result<std::path::PathBuf>) -> Seen {
 }
 
 fn content(path: &[u8], systems: &FileSystems, known: &mut KnownFiles) -> Seen {
+    // Usually, it is a file. A named pipe or a device that replaced one is not read.
+    if !known.has(path)
+        && !DEVICES.contains(&path)
+        && let Some(seen) = read(path, systems, known)
+    {
+        return seen;
+    }
     let found = match stat(path) {
         Ok(Some(found)) => found,
         Ok(None) => return Seen::Nothing,
@@ -225,13 +263,17 @@ fn content(path: &[u8], systems: &FileSystems, known: &mut KnownFiles) -> Seen {
             if let Some(seen) = known.find(path, &found, systems) {
                 return Seen::File(seen);
             }
-            let Ok(Some(read)) = FileDigest::of(file::path(path), systems) else { return Seen::Unknown };
-            let FileDigest { digest, state, trust, stat } = read;
-            let seen = SeenFile { digest, state, trust, stat };
-            known.note(path, &seen);
-            Seen::File(seen)
+            read(path, systems, known).unwrap_or(Seen::Unknown)
         }
     }
+}
+
+/// `None`: it is no regular file, cannot be read, or changed meanwhile.
+fn read(path: &[u8], systems: &FileSystems, known: &mut KnownFiles) -> Option<Seen> {
+    let FileDigest { digest, state, trust, stat } = FileDigest::of(file::path(path), systems).ok()??;
+    let seen = SeenFile { digest, state, trust, stat };
+    known.note(path, &seen);
+    Some(Seen::File(seen))
 }
 
 fn names(path: &[u8], found: &Stat) -> Seen {

@@ -1,24 +1,33 @@
 //! Reads and replaces regular files, with checks that they are regular files.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
 use tanto_sys::fs::file::open_no_follow;
 
-/// Opens and reads a file of at most `most` bytes. Anything else in its place counts as missing.
-pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<(File, Vec<u8>)> {
+/// A file that was read.
+pub(crate) struct PlainFile {
+    pub(crate) file: File,
+    /// Before it was read.
+    pub(crate) metadata: Metadata,
+    pub(crate) content: Vec<u8>,
+}
+
+/// Opens and reads a file of at most `most` bytes. Anything else in its place counts as missing. Bytes that are appended
+/// meanwhile are not read.
+pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<PlainFile> {
     let mut file = open_no_follow(path)?;
-    let data = file.metadata()?;
-    if !data.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    if data.len() > most {
+    if metadata.len() > most {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(data.len()).unwrap_or(0));
-    (&mut file).take(most).read_to_end(&mut bytes)?;
-    Ok((file, bytes))
+    let mut content = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    (&mut file).take(metadata.len()).read_to_end(&mut content)?;
+    Ok(PlainFile { file, metadata, content })
 }
 
 /// Removes a directory, link or other special file in the place of a file that will be written.

@@ -48,28 +48,50 @@ impl Restoration {
             Some(digest) => self.places.show_in_text(&read(digest)?.content),
             None => Vec::new(),
         };
-        let mut paths = self.outputs.iter().map(|(path, _)| &**path).chain(depfile.as_ref().map(|(path, _)| *path));
-        if !paths.all(may_replace) {
-            return None;
-        }
-        for ((path, output), blob) in self.outputs.iter().zip(&blobs) {
-            replace(path, blob, output.is_executable, self.mtime).ok()?;
+        let places = self.outputs.iter().map(|(path, _)| Place::of(path)).collect::<Option<Vec<_>>>()?;
+        let depfile = match depfile {
+            Some((path, content)) => Some((path, Place::of(path)?, content)),
+            None => None,
+        };
+        for (((path, output), blob), place) in self.outputs.iter().zip(&blobs).zip(places) {
+            replace(path, place, blob, output.is_executable, self.mtime).ok()?;
         }
         match depfile {
-            Some((path, content)) if !self.returns_depfile => {
-                write_depfile(path, &content).ok()?;
+            Some((path, place, content)) if !self.returns_depfile => {
+                write_depfile(path, place, &content).ok()?;
                 Some(Restored { text, depfile: None })
             }
-            depfile => Some(Restored { text, depfile: depfile.map(|(_, content)| content) }),
+            depfile => Some(Restored { text, depfile: depfile.map(|(.., content)| content) }),
         }
     }
 }
 
-/// A command writes through a symbolic link, and fails at a directory.
-fn may_replace(path: &Path) -> bool {
-    match fs::symlink_metadata(path) {
-        Ok(data) => data.is_file(),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
+/// The place of a new file.
+#[derive(Clone, Copy)]
+enum Place {
+    Free,
+    /// There is a file.
+    Taken,
+}
+
+impl Place {
+    /// `None`: it must not be used. A command writes through a symbolic link, and fails at a directory.
+    fn of(path: &Path) -> Option<Place> {
+        match fs::symlink_metadata(path) {
+            Ok(data) => data.is_file().then_some(Place::Taken),
+            Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(Place::Free),
+        }
+    }
+
+    /// Removes the file. Replacing it by `rename` makes some file systems write the new one to the disk.
+    fn clear(self, path: &Path) -> io::Result<()> {
+        match self {
+            Place::Free => Ok(()),
+            Place::Taken => match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        }
     }
 }
 
@@ -77,17 +99,14 @@ fn may_replace(path: &Path) -> bool {
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// Replaces an output by a new file, which is complete when it gets its name. Links of the old one keep the old content.
-fn replace(path: &Path, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<()> {
+fn replace(path: &Path, place: Place, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<()> {
     let temp_path = temp_path(path);
     let mode = if is_executable { 0o777 } else { 0o666 };
     let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp_path).and_then(|mut file| {
         fill(&mut file, blob)?;
         file.set_modified(UNIX_EPOCH + Duration::from_nanos(u64::try_from(mtime).unwrap_or(0)))?;
-        // Replacing a file by `rename` makes some file systems write the new one to the disk.
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => fs::rename(&temp_path, path),
-        }
+        place.clear(path)?;
+        fs::rename(&temp_path, path)
     });
     written.inspect_err(|_| drop(fs::remove_file(&temp_path)))
 }
@@ -103,10 +122,7 @@ fn temp_path(path: &Path) -> PathBuf {
 }
 
 /// Usually, the depfile is read and removed next.
-fn write_depfile(path: &Path, content: &[u8]) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+fn write_depfile(path: &Path, place: Place, content: &[u8]) -> io::Result<()> {
+    place.clear(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o666).open(path)?.write_all(content)
 }

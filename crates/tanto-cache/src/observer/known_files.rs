@@ -47,6 +47,10 @@ impl KnownFiles {
         Some([&MAGIC[..], &Digest::of(&body).0, &body].concat())
     }
 
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        self.files.contains_key(path)
+    }
+
     /// Returns the file if it is as it was when it was read.
     pub(super) fn find(&self, path: &[u8], stat: &Stat, systems: &FileSystems) -> Option<SeenFile> {
         let &(known, digest) = self.files.get(path)?;

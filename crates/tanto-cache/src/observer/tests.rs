@@ -171,3 +171,58 @@ fn digests_of_large_files_are_kept_between_builds() {
     assert_eq!(third.see(Aspect::Content, &dir.bytes("f")).seen, Seen::File(seen));
     assert!(third.into_known().encode().is_some(), "it was read again");
 }
+
+#[test]
+fn paths_are_resolved_as_the_library_does() {
+    let dir = Scratch::new("cache-observer-resolved");
+    for file in ["one/f", "one/sub/g", "two/f"] {
+        dir.write(file, "");
+    }
+    symlink("one", dir.at("link")).unwrap();
+    symlink("../two/f", dir.at("one/away")).unwrap();
+    symlink("nowhere", dir.at("one/dangling")).unwrap();
+    let names = [
+        "one/f",
+        "link/f",
+        "link/sub/g",
+        "link/sub/../f",
+        "link/./f",
+        "link//f",
+        "link/sub",
+        "link/sub/",
+        "link/away",
+        "link/dangling",
+        "link/none",
+        "none/f",
+        "one/f/g",
+        "link/..",
+        "link",
+    ];
+    let mut observer = observer();
+    for target in ["one", "two"] {
+        fs::remove_file(dir.at("link")).unwrap();
+        symlink(target, dir.at("link")).unwrap();
+        observer.distrust_all();
+        for name in names {
+            let expected = resolved(&dir.bytes(name));
+            assert_eq!(observer.see(Aspect::Resolved, &dir.bytes(name)).seen, expected, "{name} by {target}");
+        }
+    }
+    for root in ["/", "/etc", "//etc", "/.", "/proc/self/exe"] {
+        let expected = resolved(root.as_bytes());
+        assert_eq!(observer.see(Aspect::Resolved, root.as_bytes()).seen, expected, "{root}");
+    }
+}
+
+#[test]
+fn a_resolved_path_is_as_old_as_its_directory() {
+    let dir = Scratch::new("cache-observer-resolved-at");
+    dir.write("d/a", "");
+    dir.write("d/b", "");
+    let mut observer = observer();
+    let at = observer.see(Aspect::Resolved, &dir.bytes("d/a")).at;
+    wait_for_known_files();
+    assert_eq!(observer.see(Aspect::Resolved, &dir.bytes("d/b")).at, at);
+    observer.distrust_all();
+    assert!(observer.see(Aspect::Resolved, &dir.bytes("d/b")).at > at);
+}
