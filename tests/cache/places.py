@@ -190,6 +190,17 @@ def an_include_of_the_second_checkout(tanto, place, kind):
 
 
 @of_each(GCC, CLANG)
+def a_line_directive_about_the_second_checkout(tanto, place, kind):
+    """The same with the name that a source gives itself."""
+    for flags in (f"-g {MAP}", f"-O2 {MAP}"):
+        number = len(list(place.iterdir()))
+        pair = Pair(tanto, place / str(number), {"a.c": ""}, kind, flags=flags)
+        for tree in pair.trees:
+            tree.write("a.c", f'#line 1 "{pair.two.place}/x.y"\nconst char *n = __FILE__;\nint f(void) {{ return 1; }}\n')
+        pair.judge()
+
+
+@of_each(GCC, CLANG)
 def a_path_that_ends_like_the_root(tanto, place, kind):
     """/usr/src/h.h is not in /src."""
     pair = Pair(tanto, place, {"a.c": '#include <h.h>\n'}, kind, flags=f"-O2 -g {MAP}")

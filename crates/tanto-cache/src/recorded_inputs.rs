@@ -214,8 +214,7 @@ impl Run<'_> {
 
     /// Returns whether the compiler may know a file by a name in the working directory that is hidden, and that no option replaces.
     fn is_checked_for_its_name(&self, compile: &CompileFiles, name: &[u8]) -> bool {
-        let is_relative_source = !compile.source.starts_with(b"/") && name == self.around.absolute(&compile.source);
-        compile.forbids_own_names && self.action.places.has_in_directory(name) && !is_relative_source
+        compile.forbids_own_names && self.action.places.has_in_directory(name)
     }
 
     /// Returns whether something elsewhere is in the working directory, which is hidden: a compiler can use its real path.

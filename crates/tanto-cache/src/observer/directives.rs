@@ -1,11 +1,16 @@
-//! Recognizes headers that cannot put their own name into an object.
+//! Recognizes headers that cannot put their own name into an object, and sources that set their names.
+
+use memchr::{memchr_iter, memmem};
+
+use super::file_traits::begins_line;
 
 /// Returns whether a source may have more than directives: `__FILE__`, alone or in a macro such as `assert`, is the name of the
 /// file that uses it. In a directive, it is the name of the file that uses the macro, and nothing else follows from it.
 pub(super) fn may_have_code(source: &[u8]) -> bool {
     // Clang ends a line there.
     let has_return = source.split(|&byte| byte == b'\n').any(|line| line[..line.len().max(1) - 1].contains(&b'\r'));
-    if has_return {
+    // Trigraphs can change where a string ends.
+    if has_return || memmem::find(source, b"??").is_some() {
         return true;
     }
     let mut rest = Spliced { rest: source };
@@ -78,6 +83,8 @@ fn without_comments(line: &[u8], more: &mut Spliced<'_>) -> Option<Vec<u8>> {
     let (mut line, mut at, mut text) = (line.to_vec(), 0, Vec::new());
     while at < line.len() {
         match &line[at..] {
+            // In the name of a header, there are no comments.
+            [b'/', b'/' | b'*', ..] if is_in_brackets(&text) => return None,
             [b'/', b'/', ..] => break,
             [b'/', b'*', ..] => {
                 at = end_of_comment(&mut line, at + 2, more)?;
@@ -88,7 +95,7 @@ fn without_comments(line: &[u8], more: &mut Spliced<'_>) -> Option<Vec<u8>> {
                 text.extend_from_slice(&line[at..end]);
                 at = end;
             }
-            [b'R', b'"', ..] | [b'?', b'?', ..] => return None,
+            [b'R', b'"', ..] => return None,
             [byte, ..] if !byte.is_ascii() || byte.is_ascii_control() && !byte.is_ascii_whitespace() => return None,
             [byte, ..] => {
                 text.push(*byte);
@@ -98,6 +105,11 @@ fn without_comments(line: &[u8], more: &mut Spliced<'_>) -> Option<Vec<u8>> {
         }
     }
     Some(text)
+}
+
+/// Returns whether the last `<` has no `>`.
+fn is_in_brackets(text: &[u8]) -> bool {
+    text.iter().rev().find(|byte| b"<>".contains(byte)) == Some(&b'<')
 }
 
 fn end_of_comment(line: &mut Vec<u8>, start: usize, more: &mut Spliced<'_>) -> Option<usize> {
@@ -124,6 +136,52 @@ fn end_of_quote(line: &[u8], start: usize, quote: u8) -> Option<usize> {
     }
 }
 
+/// Returns whether a source may give itself an absolute name, which prefix maps change: by `#line`, by the same directive of
+/// preprocessed sources, or by `.file` of assemblers.
+pub(super) fn may_set_its_name(source: &[u8]) -> bool {
+    let is_set = |at: usize, mark: usize| begins_line(&source[..at]) && may_set_name(&source[at + mark..]);
+    memchr_iter(b'#', source).any(|at| is_set(at, 1))
+        || memmem::find_iter(source, b"%:").any(|at| is_set(at, 2))
+        || memmem::find_iter(source, b"??=").any(|at| is_set(at, 3))
+        || memmem::find_iter(source, b".file").any(|at| is_file_directive(&source[at + 5..]))
+}
+
+fn is_file_directive(rest: &[u8]) -> bool {
+    let operand = without_blanks(rest);
+    let is_first = |byte: &u8| byte.is_ascii_digit() || *byte == b'"';
+    operand.first().is_some_and(is_first) && has_absolute_string(operand)
+}
+
+/// `directive`: the text after the mark.
+fn may_set_name(directive: &[u8]) -> bool {
+    let text = without_blanks(directive);
+    let word = text.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let (word, rest) = text.split_at(word);
+    let rest = without_blanks(rest);
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    match (word, digits) {
+        (b"line", 1..) | (b"", 1..) => {
+            !matches!(without_blanks(&rest[digits..]).first(), None | Some(b'\n' | b'\r' | b'"'))
+                || has_absolute_string(rest)
+        }
+        (b"line", 0) => true,
+        // The word may continue in the next line, or after a comment.
+        (b"" | b"l" | b"li" | b"lin", 0) => rest.starts_with(b"\\") || rest.starts_with(b"/"),
+        _ => false,
+    }
+}
+
+/// Returns whether a line has a string with an absolute path, or one that is not plain.
+fn has_absolute_string(text: &[u8]) -> bool {
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    line.contains(&b'\\') || memmem::find(line, b"\"/").is_some()
+}
+
+fn without_blanks(text: &[u8]) -> &[u8] {
+    let is_blank = |byte: &&u8| b" \t\x0b\x0c".contains(byte);
+    &text[text.iter().take_while(is_blank).count()..]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +196,42 @@ mod tests {
             "#define A \\\n",
         ] {
             assert!(!may_have_code(source.as_bytes()), "{source}");
+        }
+    }
+
+    #[test]
+    fn sources_that_set_their_names_are_recognized() {
+        for source in [
+            "#line 1 \"/a\"",
+            "x\n# 7 \"/a\"",
+            "#line N",
+            "#line 1 N",
+            "#\\\nline 1",
+            "#li\\\nne 1",
+            "#/**/line 1",
+            "%:line 1 \"/a\"",
+            "#line 1 \"\\057a\"",
+            "??=line 1 \"/a\"",
+            ".file 1 \"/a\" \"b\"",
+            "#line /**/ 1 \"/a\"",
+            "#line 1 /**/ \"/a\"",
+        ] {
+            assert!(may_set_its_name(source.as_bytes()), "{source}");
+        }
+        for source in [
+            "#line 1",
+            "# 1 \"a.c\" 2\n",
+            "#define A \"/a\"",
+            "x.file = \"a\";",
+            "# comment",
+            "// see #123: it",
+            "a(\"#12f\");",
+            "x.file = \"/a\"; \\",
+            "a = b ? 1 : 2",
+            "#",
+            "a ## b",
+        ] {
+            assert!(!may_set_its_name(source.as_bytes()), "{source}");
         }
     }
 
@@ -162,6 +256,8 @@ mod tests {
             "gpch\0",
             "#define A 1\rA\n",
             "// \r A\n",
+            "#include <a/*b.h>\nA\n#define B /* */\n",
+            "#define A \"??/\" /* \"\nA\n#define B /* */\n",
             "#define A /\\\n* x\nA */\nA\n",
         ] {
             assert!(may_have_code(source.as_bytes()), "{source}");

@@ -4,14 +4,15 @@ use memchr::memmem;
 
 use crate::places::{Hidden, Places};
 
-use super::directives::may_have_code;
+use super::directives::{may_have_code, may_set_its_name};
 
 /// Constructs in a file that restrict caching of compiles that read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileTraits {
     /// It has gcc's `#pragma GCC dependency`, which compares the times of files.
     pub(crate) compares_times: bool,
-    /// It has the path of the checkout, or may make it from macros to include a file.
+    /// It has the path of the checkout, may make it from macros to include a file, or may give itself a name in another
+    /// checkout, where prefix maps change it.
     pub(crate) may_name_root: bool,
     /// The same for the working directory.
     pub(crate) may_name_directory: bool,
@@ -26,8 +27,8 @@ impl FileTraits {
     pub(super) fn of(content: &[u8], places: &Places) -> FileTraits {
         // A precompiled header has no directives any more.
         let is_text = !(content.starts_with(PRECOMPILED) && content[..content.len().min(TEXT_BYTES)].contains(&0));
-        let computes_names = is_text && computes_names(content);
-        let has = |hidden| computes_names || places.only(hidden).are_in(content);
+        let sets_names = is_text && (computes_names(content) || may_set_its_name(content));
+        let has = |hidden| sets_names || places.only(hidden).are_in(content);
         FileTraits {
             compares_times: is_text && compares_times(content),
             may_name_root: has(Hidden::Root),
@@ -82,7 +83,7 @@ fn has_computed(content: &[u8], directive: &[u8]) -> bool {
 }
 
 /// Returns whether there is nothing but blanks and comments between the last end of a line and the end of a text.
-fn begins_line(text: &[u8]) -> bool {
+pub(super) fn begins_line(text: &[u8]) -> bool {
     let line = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
     line.is_empty() || line.ends_with(b"*/")
 }
