@@ -144,6 +144,7 @@ OWN_NAMES = {
     "assert": "#include <assert.h>\nint get(int a) { assert(a); return a; }\n",
     "builtin": "const char *get(void) { return __builtin_FILE(); }\nint size(void) { return __builtin_strlen(__builtin_FILE()); }\n",
     "pasted": "#define J_(a, b) a##b\n#define J(a, b) J_(a, b)\nint get(void) { return sizeof J(__FI, LE__); }\n",
+    "after trigraphs": '#define A "??/" /* "\nint get(void) { return sizeof __FILE__; }\n#define B /* */\n',
     "spliced": "int get(void) { return sizeof __FI\\\nLE__; }\n",
     "in a comment": "/* \n */ int get(void) { return sizeof __FILE__; } /* */\n",
     "after a directive": "#define A /* \n */ 1\nint get(void) { return sizeof __FILE__; }\n#define B\n",
@@ -175,7 +176,10 @@ def generated_sources(tanto, place, kind):
     cases = [(files, flags, source, generated, shared) for flags, source, shared in (
         ("-O2", "gen/s.c", True), ("-O2", "./gen/../gen/s.c", True), ("-O2", "{cwd}/gen/s.c", False),
         (f"-O2 {OWN}", "{cwd}/gen/s.c", True), (f"-g {OWN}", "gen/s.c", True), (f"-O2 {OUTER}", "{cwd}/gen/s.c", False),
-        ("-O2 -I{cwd}", "gen/s.c", True), ("-O2 -I{cwd}/gen -include s.c", "../a.c", False))]
+        ("-O2 -I{cwd}", "gen/s.c", None), ("-O2 -I{cwd}/gen -include s.c", "../a.c", False))]
+    more = "#ifndef AGAIN\n#define AGAIN\n#define wide_s wide_t\n#define get_s get_t\n#define base base_t\n#define size size_t\n"
+    # This one has two names in one compile.
+    cases.append((files, "-O2 -I{cwd}", "gen/s.c", {"gen/s.c": text + more + "#include <gen/s.c>\n#endif\n"}, None))
     in_new_places(cases, tanto, place, kind)
 
 
@@ -217,13 +221,13 @@ def names_of_directories(tanto, place, kind):
 @of_each(GCC, CLANG)
 def a_header_of_the_other_directory(tanto, place, kind):
     text = "#define GEN 1\n#warning look\nstatic const char *own(void) { return __FILE__; }\nconst char *get(void) { return own(); }\n"
-    for names in (("build", "build-b"), ("build-a", "build-b"), ("build", "build/x"), ("build2", "build")):
+    for names in (("build", "build-b"), ("build", "build/x"), ("build2", "build")):
         for header in (text, DIRECTIVES):
             number = len(list(place.iterdir()))
             dirs = Dirs(tanto, place / str(number), {"a.c": SOURCE}, kind, names=names)
             dirs.generate("gen/gen.h", header)
             for of in dirs.trees:
-                for flags in ("-O2", f"-O2 {OWN}", f"-O2 {OUTER} {OWN}", f"-g {OWN}"):
+                for flags in ("-O2", f"-O2 {OWN}", f"-g {OUTER} {OWN}") if header == text else ("-O2",):
                     dirs.plan(f"{flags} -I{of.build_dir}/gen", "{root}/a.c")
                     dirs.judge()
                     dirs.plan(f"{flags} -I../{names[0]}/gen", "{root}/a.c")
@@ -249,6 +253,19 @@ def an_include_by_an_absolute_name(tanto, place, kind):
             if first:
                 dirs.trees.reverse()
             dirs.judge()
+
+
+@of_each(GCC, CLANG)
+def a_line_directive_about_one_directory(tanto, place, kind):
+    """The prefix map of the directory changes that name, that of the other one does not."""
+    for directive in ("#line 1", "# 1", "#  line\t7", "%:line 1", "/* */ #line 1", "#define F {file}\n#line 1 F\n", "#\\\nline 1"):
+        number = len(list(place.iterdir()))
+        dirs = Dirs(tanto, place / str(number), {}, kind, names=("build-a", "build-b"))
+        name = f'"{dirs.repo}/build-b/x.y"'
+        line = directive.replace("{file}", name) if "{file}" in directive else f"{directive} {name}"
+        (dirs.repo / "a.c").write_text(f"{line}\nint f(int a) {{ return a; }}\nconst char *n = __builtin_FILE();\n")
+        dirs.plan(f"-g {OWN}")
+        dirs.judge()
 
 
 @of_each(GCC, CLANG)
