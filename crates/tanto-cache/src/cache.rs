@@ -143,7 +143,7 @@ impl ActionCache {
             .map(|(aspect, name)| (*aspect, action.places.hide_in_path(name, &mut buffer).to_vec()))
             .collect();
         let mut names: Vec<InputName<'_>> =
-            hidden.iter().map(|(aspect, name)| InputName { aspect: *aspect, name }).collect();
+            hidden.iter().map(|(aspect, name)| InputName { aspect: *aspect, name, id: None }).collect();
         let list = self.names.pack(&mut names).map_err(|error| NotStored::Io(error.to_string()))?;
         // As they were checked: a file that is read again now could have changed since.
         let evaluation = self.observer.evaluate_as_seen(&names, &action.places);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tanto_sys::fs::lock::lock_exclusive;
 use tanto_sys::random;
 
-use crate::observer::{Aspect, InputName, Map};
+use crate::observer::{Aspect, InputName, Map, NameId};
 use crate::plain_files::{make_room, read_file};
 
 const MAGIC: &[u8; 4] = b"TCN1";
@@ -30,6 +30,8 @@ pub(crate) struct NameTable {
     path: PathBuf,
     /// The content of the file, as far as it was read.
     bytes: Vec<u8>,
+    /// Changes when `bytes` are replaced by others.
+    generation: u64,
     /// The places of all names, if names were added.
     places: Map<Box<[u8]>, u32>,
     /// The end of the names in `places`.
@@ -49,7 +51,7 @@ pub(crate) struct PackedList {
 impl NameTable {
     pub(crate) fn open(path: &Path) -> NameTable {
         let bytes = read_table(path).unwrap_or_default();
-        NameTable { path: path.to_path_buf(), bytes, places: Map::default(), indexed: HEAD }
+        NameTable { path: path.to_path_buf(), bytes, generation: 0, places: Map::default(), indexed: HEAD }
     }
 
     /// Returns whether a collection should start a new table.
@@ -66,14 +68,18 @@ impl NameTable {
         let last = self.last_place(list)?;
         if self.id() != Some(list.table) || self.name(last).is_none() {
             // Another process may have extended or replaced it.
-            self.bytes = read_table(&self.path)?;
-            self.places.clear();
-            self.indexed = HEAD;
+            self.update(read_table(&self.path)?);
         }
         if self.id() != Some(list.table) {
             return None;
         }
-        places(&list.inputs).map(|found| Some(InputName { aspect: found?.1, name: self.name(found?.0)? })).collect()
+        let mut names = Vec::with_capacity(list.inputs.len());
+        for found in places(&list.inputs) {
+            let (offset, aspect) = found?;
+            let id = Some(NameId { generation: self.generation, offset });
+            names.push(InputName { aspect, name: self.name(offset)?, id });
+        }
+        Some(names)
     }
 
     fn last_place(&self, list: &PackedList) -> Option<u32> {
@@ -99,9 +105,10 @@ impl NameTable {
         inputs.dedup();
         let (mut packed, mut last) = (Vec::with_capacity(inputs.len() * 2), 0);
         for input in inputs {
-            let &place = self.places.get(input.name).ok_or(io::ErrorKind::InvalidData)?;
-            put_number(&mut packed, u64::from(place - last) << 3 | input.aspect as u64);
-            last = place;
+            let &offset = self.places.get(input.name).ok_or(io::ErrorKind::InvalidData)?;
+            put_number(&mut packed, u64::from(offset - last) << 3 | input.aspect as u64);
+            last = offset;
+            input.id = Some(NameId { generation: self.generation, offset });
         }
         Ok(PackedList { table, inputs: packed })
     }
@@ -137,7 +144,7 @@ impl NameTable {
         if written.is_err() {
             // A partial name at the end would make all later names unreadable.
             let _ = file.set_len(end as u64);
-            *self = NameTable::open(&self.path);
+            *self = NameTable { generation: self.generation + 1, ..NameTable::open(&self.path) };
         }
         written
     }
@@ -157,12 +164,18 @@ impl NameTable {
             file.set_len(end as u64)?;
             bytes.truncate(end);
         }
+        self.update(bytes);
+        Ok(())
+    }
+
+    /// Takes the new content of the file.
+    fn update(&mut self, bytes: Vec<u8>) {
         if !bytes.starts_with(&self.bytes) || self.bytes.is_empty() {
             self.places.clear();
             self.indexed = HEAD;
+            self.generation += 1;
         }
         self.bytes = bytes;
-        Ok(())
     }
 
     fn index(&mut self) {
@@ -242,7 +255,15 @@ mod tests {
     use tanto_testing::Scratch;
 
     fn inputs<'n>(names: &[&'n str]) -> Vec<InputName<'n>> {
-        names.iter().map(|name| InputName { aspect: Aspect::Content, name: name.as_bytes() }).collect()
+        names.iter().map(|name| InputName { aspect: Aspect::Content, name: name.as_bytes(), id: None }).collect()
+    }
+
+    fn unpacked<'t>(table: &'t mut NameTable, list: &PackedList) -> Option<Vec<(Aspect, &'t [u8])>> {
+        table.unpack(list).map(|names| plain(&names))
+    }
+
+    fn plain<'n>(names: &[InputName<'n>]) -> Vec<(Aspect, &'n [u8])> {
+        names.iter().map(|input| (input.aspect, input.name)).collect()
     }
 
     #[test]
@@ -251,20 +272,38 @@ mod tests {
         let path = dir.at("names");
         let mut first = NameTable::open(&path);
         let mut list = inputs(&["/b", "/a", "/c/longer"]);
-        list.push(InputName { aspect: Aspect::Presence, name: b"/a" });
+        list.push(InputName { aspect: Aspect::Presence, name: b"/a", id: None });
         let packed = first.pack(&mut list).unwrap();
         // Another process, which has read the file before it was extended.
         let mut second = NameTable::open(&path);
         let mut more = inputs(&["/d", "/a"]);
         let packed_more = first.pack(&mut more).unwrap();
-        assert_eq!(second.unpack(&packed).unwrap(), list);
-        assert_eq!(second.unpack(&packed_more).unwrap(), more);
+        assert_eq!(unpacked(&mut second, &packed).unwrap(), plain(&list));
+        assert_eq!(unpacked(&mut second, &packed_more).unwrap(), plain(&more));
         let mut again = inputs(&["/e", "/a", "/d"]);
         let packed_again = second.pack(&mut again).unwrap();
-        assert_eq!(first.unpack(&packed_again).unwrap(), again);
+        assert_eq!(unpacked(&mut first, &packed_again).unwrap(), plain(&again));
         let size = fs::metadata(&path).unwrap().len();
         first.pack(&mut inputs(&["/a", "/e"])).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), size, "known names are not stored again");
+    }
+
+    #[test]
+    fn an_id_has_one_name_in_each_generation() {
+        let dir = Scratch::new("cache-names-generation");
+        let path = dir.at("names");
+        let mut table = NameTable::open(&path);
+        let mut one = inputs(&["/one"]);
+        table.pack(&mut one).unwrap();
+        let mut more = inputs(&["/one", "/two"]);
+        table.pack(&mut more).unwrap();
+        assert_eq!(one[0].id, more[0].id);
+        fs::remove_file(&path).unwrap();
+        let mut two = inputs(&["/two"]);
+        let packed = NameTable::open(&path).pack(&mut two).unwrap();
+        let id = table.unpack(&packed).unwrap()[0].id.unwrap();
+        let before = one[0].id.unwrap();
+        assert!(id.offset == before.offset && id.generation != before.generation);
     }
 
     #[test]
@@ -278,7 +317,7 @@ mod tests {
             let mut table = NameTable::open(&path);
             assert_eq!(table.unpack(&packed), None, "{end}");
             let three = table.pack(&mut inputs(&["/three"])).unwrap();
-            assert_eq!(NameTable::open(&path).unpack(&three).unwrap(), inputs(&["/three"]));
+            assert_eq!(unpacked(&mut NameTable::open(&path), &three).unwrap(), plain(&inputs(&["/three"])));
         }
     }
 

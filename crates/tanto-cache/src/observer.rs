@@ -3,6 +3,7 @@
 mod directives;
 mod file_traits;
 mod known_files;
+mod lines;
 mod list;
 
 use std::fs;
@@ -22,6 +23,7 @@ use crate::places::Places;
 
 pub(crate) use self::file_traits::FileTraits;
 pub(crate) use self::known_files::KnownFiles;
+pub(crate) use self::lines::NameId;
 pub(crate) use self::list::{Evaluation, InputName};
 
 pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -103,6 +105,7 @@ pub(crate) struct Observer {
     known: KnownFiles,
     /// By content.
     traits: Map<Digest, FileTraits>,
+    lines: lines::Lines,
     scratch: list::Scratch,
 }
 
@@ -116,6 +119,7 @@ impl Observer {
             round: 0,
             known,
             traits: Map::default(),
+            lines: lines::Lines::default(),
             scratch: list::Scratch::default(),
         }
     }

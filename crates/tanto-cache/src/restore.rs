@@ -48,17 +48,17 @@ impl Restoration {
             Some(digest) => self.places.show_in_text(&read(digest)?.content),
             None => Vec::new(),
         };
-        let places = self.outputs.iter().map(|(path, _)| Place::of(path)).collect::<Option<Vec<_>>>()?;
+        let targets = self.outputs.iter().map(|(path, _)| Target::of(path)).collect::<Option<Vec<_>>>()?;
         let depfile = match depfile {
-            Some((path, content)) => Some((path, Place::of(path)?, content)),
+            Some((path, content)) => Some((path, Target::of(path)?, content)),
             None => None,
         };
-        for (((path, output), blob), place) in self.outputs.iter().zip(&blobs).zip(places) {
-            replace(path, place, blob, output.is_executable, self.mtime).ok()?;
+        for (((path, output), blob), target) in self.outputs.iter().zip(&blobs).zip(targets) {
+            replace(path, target, blob, output.is_executable, self.mtime).ok()?;
         }
         match depfile {
-            Some((path, place, content)) if !self.returns_depfile => {
-                write_depfile(path, place, &content).ok()?;
+            Some((path, target, content)) if !self.returns_depfile => {
+                write_depfile(path, target, &content).ok()?;
                 Some(Restored { text, depfile: None })
             }
             depfile => Some(Restored { text, depfile: depfile.map(|(.., content)| content) }),
@@ -66,28 +66,28 @@ impl Restoration {
     }
 }
 
-/// The place of a new file.
+/// What is at the path of a new file.
 #[derive(Clone, Copy)]
-enum Place {
+enum Target {
     Free,
     /// There is a file.
     Taken,
 }
 
-impl Place {
+impl Target {
     /// `None`: it must not be used. A command writes through a symbolic link, and fails at a directory.
-    fn of(path: &Path) -> Option<Place> {
+    fn of(path: &Path) -> Option<Target> {
         match fs::symlink_metadata(path) {
-            Ok(data) => data.is_file().then_some(Place::Taken),
-            Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(Place::Free),
+            Ok(data) => data.is_file().then_some(Target::Taken),
+            Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(Target::Free),
         }
     }
 
     /// Removes the file. Replacing it by `rename` makes some file systems write the new one to the disk.
     fn clear(self, path: &Path) -> io::Result<()> {
         match self {
-            Place::Free => Ok(()),
-            Place::Taken => match fs::remove_file(path) {
+            Target::Free => Ok(()),
+            Target::Taken => match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },
@@ -99,13 +99,13 @@ impl Place {
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// Replaces an output by a new file, which is complete when it gets its name. Links of the old one keep the old content.
-fn replace(path: &Path, place: Place, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<()> {
+fn replace(path: &Path, target: Target, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<()> {
     let temp_path = temp_path(path);
     let mode = if is_executable { 0o777 } else { 0o666 };
     let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp_path).and_then(|mut file| {
         fill(&mut file, blob)?;
         file.set_modified(UNIX_EPOCH + Duration::from_nanos(u64::try_from(mtime).unwrap_or(0)))?;
-        place.clear(path)?;
+        target.clear(path)?;
         fs::rename(&temp_path, path)
     });
     written.inspect_err(|_| drop(fs::remove_file(&temp_path)))
@@ -122,7 +122,7 @@ fn temp_path(path: &Path) -> PathBuf {
 }
 
 /// Usually, the depfile is read and removed next.
-fn write_depfile(path: &Path, place: Place, content: &[u8]) -> io::Result<()> {
-    place.clear(path)?;
+fn write_depfile(path: &Path, target: Target, content: &[u8]) -> io::Result<()> {
+    target.clear(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o666).open(path)?.write_all(content)
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::input_names::NameTable;
 use crate::places::Places;
 use tanto_sys::fs::fingerprint::wait_for_known_files;
 use tanto_testing::Scratch;
@@ -18,7 +19,7 @@ fn list(dir: &Scratch, names: &[(Aspect, &str)]) -> Vec<(Aspect, Vec<u8>)> {
 
 fn digest(observer: &mut Observer, list: &[(Aspect, Vec<u8>)]) -> Option<Digest> {
     observer.distrust_all();
-    let names: Vec<_> = list.iter().map(|(aspect, name)| InputName { aspect: *aspect, name }).collect();
+    let names: Vec<_> = list.iter().map(|(aspect, name)| InputName { aspect: *aspect, name, id: None }).collect();
     observer.evaluate(&names, &Places::NONE).map(|evaluation| evaluation.digest)
 }
 
@@ -225,4 +226,41 @@ fn a_resolved_path_is_as_old_as_its_directory() {
     assert_eq!(observer.see(Aspect::Resolved, &dir.bytes("d/b")).at, at);
     observer.distrust_all();
     assert!(observer.see(Aspect::Resolved, &dir.bytes("d/b")).at > at);
+}
+
+#[test]
+fn remembered_lines_do_not_change_the_digest() {
+    let dir = Scratch::new("cache-observer-lines");
+    for file in ["f", "same", "d/a"] {
+        dir.write(file, "content");
+    }
+    symlink("d", dir.at("l")).unwrap();
+    let names: Vec<Vec<u8>> = ["f", "same", "d", "l", "absent"].iter().map(|name| dir.bytes(name)).collect();
+    let mut all: Vec<InputName<'_>> = Vec::new();
+    for aspect in [Aspect::Content, Aspect::Presence, Aspect::Resolved] {
+        all.extend(names.iter().map(|name| InputName { aspect, name, id: None }));
+    }
+    all.push(InputName { aspect: Aspect::Variable, name: b"A", id: None });
+    let mut table = NameTable::open(&dir.at("names"));
+    table.pack(&mut all).unwrap();
+    let whole = dir.bytes("");
+    let hidden = Places::new(std::str::from_utf8(&whole[..whole.len() - 1]).unwrap(), "");
+    let mut observer = observer();
+    wait_for_known_files();
+    for change in ["", "f", "absent", "same"] {
+        if !change.is_empty() {
+            dir.write(change, "other content");
+            wait_for_known_files();
+            observer.distrust_all();
+        }
+        for hidden in [&Places::NONE, &hidden, &Places::NONE, &Places::new("/elsewhere", "/elsewhere/out")] {
+            let first = observer.evaluate(&all, hidden);
+            let again = observer.evaluate(&all, hidden);
+            let mut others = all.clone();
+            others.iter_mut().for_each(|input| input.id = None);
+            let fresh = super::tests::observer().evaluate(&others, hidden);
+            let digests = [&first, &again, &fresh].map(|it| it.map(|it| it.digest));
+            assert!(digests[0].is_some() && digests == [digests[0]; 3], "{change}");
+        }
+    }
 }

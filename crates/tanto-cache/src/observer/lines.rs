@@ -1,0 +1,83 @@
+//! Digests of single inputs: the lines of which the digest of a list is made. They are remembered while no command runs,
+//! because most lists of a build have most names in common.
+
+use tanto_cas::Digest;
+
+use super::{Aspect, InputName, Map, Seen};
+use crate::places::Places;
+
+/// Where a name is in the table of names. Each generation of the table has one name at a place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct NameId {
+    pub(crate) generation: u64,
+    pub(crate) offset: u32,
+}
+
+/// An input as the digest of a list sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Of the aspect, the name and what was seen.
+    pub(super) digest: Digest,
+    pub(super) identity: Identity,
+    /// The clock of file systems before it was last confirmed.
+    pub(super) at: i64,
+}
+
+/// Which file it is. Lists tell one file with two names from two equal files.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Identity {
+    None,
+    /// The device and the inode of a directory, or of a file that was not read.
+    Name((u64, u64)),
+    File {
+        content: Digest,
+        device_and_inode: (u64, u64),
+        mtime: i64,
+    },
+}
+
+impl Identity {
+    pub(super) fn of(seen: &Seen) -> Identity {
+        match seen {
+            Seen::File(file) => Identity::File {
+                content: file.digest,
+                device_and_inode: (file.stat.device, file.stat.inode),
+                mtime: file.stat.mtime,
+            },
+            Seen::Directory { stat, .. } | Seen::Present(stat) => Identity::Name((stat.device, stat.inode)),
+            Seen::Text(_) | Seen::Device | Seen::Nothing | Seen::Unknown => Identity::None,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Lines {
+    /// The ways in which places are hidden: at most four in a build.
+    ways: Vec<Places>,
+    /// That of the current list.
+    way: usize,
+    /// By the name, the aspect and the way. With the round in which they were confirmed.
+    known: Map<(NameId, Aspect, usize), (Line, u64)>,
+}
+
+impl Lines {
+    /// Prepares for a list in which these places are hidden.
+    pub(super) fn begin(&mut self, places: &Places) {
+        self.way = self.ways.iter().position(|way| way == places).unwrap_or_else(|| {
+            self.ways.push(places.clone());
+            self.ways.len() - 1
+        });
+    }
+
+    /// Returns a line that was confirmed in this round.
+    pub(super) fn find(&self, input: &InputName<'_>, round: u64) -> Option<Line> {
+        let key = (input.id?, input.aspect, self.way);
+        self.known.get(&key).filter(|(_, confirmed)| *confirmed == round).map(|(line, _)| *line)
+    }
+
+    pub(super) fn insert(&mut self, input: &InputName<'_>, round: u64, line: Line) {
+        if let Some(id) = input.id {
+            self.known.insert((id, input.aspect, self.way), (line, round));
+        }
+    }
+}
