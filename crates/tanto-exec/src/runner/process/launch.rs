@@ -167,7 +167,8 @@ impl Starter {
         }
     }
 
-    /// Starts the call tracer, which starts the command.
+    /// Starts the call tracer, which starts the command. If that fails, the command starts without it, and its record stays
+    /// empty.
     fn start_traced(&mut self, command: &Command, record: &Path) -> io::Result<Started> {
         let direct = self.direct && shell_split::split(&command.line, &mut self.words);
         let words: Vec<&[u8]> = if direct { self.words.iter().collect() } else { Vec::new() };
@@ -181,8 +182,10 @@ impl Starter {
             argument.iter().for_each(|&byte| arguments.push(byte));
             arguments.end();
         }
-        let child = self.launcher.spawn_piped(Program::Argv(&arguments))?;
-        Ok(Started { child, direct, worker_job: None })
+        match self.launcher.spawn_piped(Program::Argv(&arguments)) {
+            Ok(child) => Ok(Started { child, direct, worker_job: None }),
+            Err(_) => self.start_process(command),
+        }
     }
 
     fn start_shell(&mut self, command: &Command) -> io::Result<Started> {
