@@ -85,6 +85,7 @@ def flags_that_share_results(tanto, place, kind):
             (f"-g3 -gz {OWN} -I{{root}}/inc -I{{cwd}}/gen -include gen.h", "{root}/a.c", True),
             (f"-g {OUTER} {OWN} -I{{root}}/inc -I{{cwd}}/gen -include gen.h", "{root}/a.c", True),
             (f"-g {OWN} {OUTER} -I{{root}}/inc -I{{cwd}}/gen -include gen.h", "{root}/a.c", False),
+            ("-O2 -I{cwd}/../inc", "../a.c", False),
             ("-g -I../inc", "../a.c", False),
             (f"-g {OUTER} -I../inc", "../a.c", False),
             ("-g -ffile-prefix-map={cwd}/=X -I../inc", "../a.c", False),
@@ -253,6 +254,16 @@ def an_include_by_an_absolute_name(tanto, place, kind):
             if first:
                 dirs.trees.reverse()
             dirs.judge()
+
+
+@of_each(GCC, CLANG)
+def a_source_with_the_path_of_the_checkout(tanto, place, kind):
+    """It is shared by the build directories of that checkout."""
+    dirs = Dirs(tanto, place, {"a.c": SOURCE}, kind, names=("build-a", "build-b", "build-c"))
+    dirs.generate("gen.h", DIRECTIVES + f'#define TOP "{dirs.repo}"\n')
+    for flags, source in (("-O2 -I.", "../a.c"), ("-O2 -I{cwd}", "{root}/a.c"), (f"-g {OUTER} {OWN} -I{{cwd}}", "../a.c")):
+        dirs.plan(flags, source)
+        dirs.judge(True)
 
 
 @of_each(GCC, CLANG)

@@ -68,20 +68,32 @@ impl ActionCache {
         ActionCache { dir: Arc::new(dir), around, names, observer, buffer: Vec::new() }
     }
 
-    /// Finds a result. If an action with hidden places turned out to depend on them, the one with fewer of them replaces it.
+    /// Finds a result. If an action with hidden places turned out to depend on them, one with fewer of them replaces it: that with
+    /// a result, or the first that may be used.
     pub(crate) fn find(&mut self, action: &mut Action) -> Result<Hit, Miss> {
-        let mut file = self.dir.read_action(&action.key);
-        while file.depends_on_place
-            && let Some(fallback) = action.fallback()
-        {
-            *action = fallback;
-            file = self.dir.read_action(&action.key);
+        let mut way = Some(action.clone());
+        let mut usable = None;
+        let mut is_refused = false;
+        while let Some(this) = way {
+            let file = self.dir.read_action(&this.key);
+            way = this.fallback();
+            if file.depends_on_place && way.is_some() {
+                is_refused = true;
+                continue;
+            }
+            if let Some((result, evaluation)) = self.matching(&file, &this) {
+                let hit = self.hit(&this, result, evaluation);
+                *action = this;
+                return Ok(hit);
+            }
+            usable.get_or_insert((this, if file.entries.is_empty() { Miss::New } else { Miss::Changed }));
+            if !is_refused {
+                break;
+            }
         }
-        match self.matching(&file, action) {
-            Some((result, evaluation)) => Ok(self.hit(action, result, evaluation)),
-            None if file.entries.is_empty() => Err(Miss::New),
-            None => Err(Miss::Changed),
-        }
+        let Some((this, miss)) = usable else { return Err(Miss::New) };
+        *action = this;
+        Err(miss)
     }
 
     fn matching<'f>(&mut self, file: &'f ActionFile, action: &Action) -> Option<(&'f ActionResult, Evaluation)> {
