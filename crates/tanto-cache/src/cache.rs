@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::sync::Arc;
 
+use tanto_cas::RecentDigests;
 use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_exec::job::Cost;
 use tanto_sys::fs::file;
@@ -59,12 +60,12 @@ pub(crate) enum Miss {
 }
 
 impl ActionCache {
-    pub(crate) fn new(dir: CacheDir, environment: &[(OsString, OsString)]) -> ActionCache {
+    pub(crate) fn new(dir: CacheDir, environment: &[(OsString, OsString)], recent: RecentDigests) -> ActionCache {
         let known = read_file(&dir.known_files(), KnownFiles::MAX_BYTES);
         let known = known.map_or_else(|_| KnownFiles::default(), |read| KnownFiles::decode(&read.content));
         let names = NameTable::open(&dir.names());
         let around = Surroundings::new(Environment::inherit_with(environment));
-        let observer = Observer::new(Environment::inherit_with(environment), known);
+        let observer = Observer::new(Environment::inherit_with(environment), known, recent);
         ActionCache { dir: Arc::new(dir), around, names, observer, buffer: Vec::new() }
     }
 

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use hashbrown::{HashMap, HashSet};
-use tanto_cas::{Digest, FileDigest};
+use tanto_cas::{Digest, FileDigest, RecentDigests};
 use tanto_sys::fs::file;
 use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
@@ -103,6 +103,7 @@ pub(crate) struct Observer {
     /// The variables of commands.
     environment: Environment,
     known: KnownFiles,
+    recent: RecentDigests,
     /// By content.
     traits: Map<Digest, FileTraits>,
     lines: lines::Lines,
@@ -110,7 +111,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    pub(crate) fn new(environment: Environment, known: KnownFiles) -> Observer {
+    /// Notes the digests of files that it reads in `recent`.
+    pub(crate) fn new(environment: Environment, known: KnownFiles, recent: RecentDigests) -> Observer {
         Observer {
             environment,
             systems: FileSystems::default(),
@@ -118,6 +120,7 @@ impl Observer {
             seen_names: HashSet::default(),
             round: 0,
             known,
+            recent,
             traits: Map::default(),
             lines: lines::Lines::default(),
             scratch: list::Scratch::default(),
@@ -181,7 +184,7 @@ impl Observer {
             },
             Aspect::Content => match before {
                 Some(Seen::File(file)) if self.is_same(name, file) => Seen::File(file.clone()),
-                _ => content(name, &self.systems, &mut self.known),
+                _ => self.content(name),
             },
         };
         (seen, now)
@@ -201,6 +204,42 @@ impl Observer {
             }
             _ => (resolved(path), now),
         }
+    }
+
+    fn content(&mut self, path: &[u8]) -> Seen {
+        // Usually, it is a file. A named pipe or a device that replaced one is not read.
+        if !self.known.has(path)
+            && !DEVICES.contains(&path)
+            && let Some(seen) = self.read(path)
+        {
+            return seen;
+        }
+        let found = match stat(path) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Seen::Nothing,
+            Err(_) => return Seen::Unknown,
+        };
+        match found.kind {
+            FileKind::Directory => names(path, &found),
+            FileKind::Other if DEVICES.contains(&path) => Seen::Device,
+            FileKind::Other => Seen::Unknown,
+            FileKind::File => match self.known.find(path, &found, &self.systems) {
+                Some(seen) => Seen::File(seen),
+                None => self.read(path).unwrap_or(Seen::Unknown),
+            },
+        }
+    }
+
+    /// `None`: it is no regular file, cannot be read, or changed meanwhile.
+    fn read(&mut self, path: &[u8]) -> Option<Seen> {
+        let found = FileDigest::of(file::path(path), &self.systems).ok()??;
+        if found.trust == Trust::Known {
+            self.recent.note(found);
+        }
+        let FileDigest { digest, state, trust, stat } = found;
+        let seen = SeenFile { digest, state, trust, stat };
+        self.known.note(path, &seen);
+        Some(Seen::File(seen))
     }
 
     /// Searches a file with this digest for constructs that restrict caching.
@@ -244,40 +283,6 @@ fn text(found: io::Result<PathBuf>) -> Seen {
         Err(error) if error.kind() == ErrorKind::NotFound => Seen::Nothing,
         Err(_) => Seen::Unknown,
     }
-}
-
-fn content(path: &[u8], systems: &FileSystems, known: &mut KnownFiles) -> Seen {
-    // Usually, it is a file. A named pipe or a device that replaced one is not read.
-    if !known.has(path)
-        && !DEVICES.contains(&path)
-        && let Some(seen) = read(path, systems, known)
-    {
-        return seen;
-    }
-    let found = match stat(path) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Seen::Nothing,
-        Err(_) => return Seen::Unknown,
-    };
-    match found.kind {
-        FileKind::Directory => names(path, &found),
-        FileKind::Other if DEVICES.contains(&path) => Seen::Device,
-        FileKind::Other => Seen::Unknown,
-        FileKind::File => {
-            if let Some(seen) = known.find(path, &found, systems) {
-                return Seen::File(seen);
-            }
-            read(path, systems, known).unwrap_or(Seen::Unknown)
-        }
-    }
-}
-
-/// `None`: it is no regular file, cannot be read, or changed meanwhile.
-fn read(path: &[u8], systems: &FileSystems, known: &mut KnownFiles) -> Option<Seen> {
-    let FileDigest { digest, state, trust, stat } = FileDigest::of(file::path(path), systems).ok()??;
-    let seen = SeenFile { digest, state, trust, stat };
-    known.note(path, &seen);
-    Some(Seen::File(seen))
 }
 
 fn names(path: &[u8], found: &Stat) -> Seen {

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use tanto_cas::Digest;
+use tanto_cas::{Digest, FileDigest, RecentDigests};
 use tanto_sys::fs::dir::clone_content;
+use tanto_sys::fs::fingerprint::FileSystems;
+use tanto_sys::fs::stat::Stat;
 
 use crate::cache_dir::{Blob, CacheDir};
 use crate::entry::StoredOutput;
@@ -28,6 +30,22 @@ pub(crate) struct Restoration {
     pub(crate) mtime: i64,
 }
 
+/// Notes the digests of restored files, so that they need not be read again.
+pub(crate) struct Written {
+    pub(crate) systems: FileSystems,
+    pub(crate) recent: RecentDigests,
+}
+
+impl Written {
+    /// Notes a file that has just got its name, and whose mtime was set before.
+    fn note(&self, file: &File, digest: Digest, mtime: i64) {
+        // A later write sets another mtime, because this one is in the past.
+        let Some(stat) = Stat::of(file).ok().filter(|stat| stat.mtime == mtime && mtime < stat.ctime) else { return };
+        let (state, trust) = self.systems.describe(file, &stat, stat.ctime);
+        self.recent.note(FileDigest { digest, state, stat, trust });
+    }
+}
+
 /// The text that the command would have printed, and its depfile if that was not written.
 #[derive(Debug)]
 pub(crate) struct Restored {
@@ -37,7 +55,7 @@ pub(crate) struct Restored {
 
 impl Restoration {
     /// Writes everything. All blobs are verified before anything is replaced. Returns `None` if the command has to run.
-    pub(crate) fn run(&self, cache: &CacheDir) -> Option<Restored> {
+    pub(crate) fn run(&self, cache: &CacheDir, written: &Written) -> Option<Restored> {
         let read = |digest: &Digest| cache.read_blob(digest);
         let blobs = self.outputs.iter().map(|(_, output)| read(&output.digest)).collect::<Option<Vec<_>>>()?;
         let depfile = match &self.depfile {
@@ -54,7 +72,8 @@ impl Restoration {
             None => None,
         };
         for (((path, output), blob), target) in self.outputs.iter().zip(&blobs).zip(targets) {
-            replace(path, target, blob, output.is_executable, self.mtime).ok()?;
+            let file = replace(path, target, blob, output.is_executable, self.mtime).ok()?;
+            written.note(&file, output.digest, self.mtime);
         }
         match depfile {
             Some((path, target, content)) if !self.returns_depfile => {
@@ -99,14 +118,15 @@ impl Target {
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// Replaces an output by a new file, which is complete when it gets its name. Links of the old one keep the old content.
-fn replace(path: &Path, target: Target, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<()> {
+fn replace(path: &Path, target: Target, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<File> {
     let temp_path = temp_path(path);
     let mode = if is_executable { 0o777 } else { 0o666 };
     let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp_path).and_then(|mut file| {
         fill(&mut file, blob)?;
         file.set_modified(UNIX_EPOCH + Duration::from_nanos(u64::try_from(mtime).unwrap_or(0)))?;
         target.clear(path)?;
-        fs::rename(&temp_path, path)
+        fs::rename(&temp_path, path)?;
+        Ok(file)
     });
     written.inspect_err(|_| drop(fs::remove_file(&temp_path)))
 }

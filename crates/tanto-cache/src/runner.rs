@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tanto_cas::RecentDigests;
 use tanto_exec::job::report::{ProcessInfo, TerminationReason};
 use tanto_exec::job::{
     CacheOutcome, CacheUse, Capture, Command, Completion, Cost, ExecutedBy, Exit, InputRecording, JobId, Usage,
@@ -34,6 +35,8 @@ pub struct CacheOptions {
     pub max_bytes: u64,
     /// Variables that commands get beside those of this process.
     pub environment: Vec<(OsString, OsString)>,
+    /// Receives the digests of files that are read or restored.
+    pub recent_digests: RecentDigests,
 }
 
 /// Numbers of a build.
@@ -265,9 +268,10 @@ impl Running {
 }
 
 fn open(options: CacheOptions, event: EventFd) -> Result<(ActionCache, Workers), CacheError> {
-    let CacheOptions { dir: path, access, environment, .. } = options;
-    let cache = ActionCache::new(CacheDir::open(&path, access)?, &environment);
-    let workers = Workers::start(&cache.dir, event, cpu::count()).map_err(|error| CacheError::Io(path, error))?;
+    let CacheOptions { dir: path, access, environment, recent_digests, .. } = options;
+    let cache = ActionCache::new(CacheDir::open(&path, access)?, &environment, recent_digests.clone());
+    let workers = Workers::start(&cache.dir, event, recent_digests, cpu::count());
+    let workers = workers.map_err(|error| CacheError::Io(path, error))?;
     Ok((cache, workers))
 }
 

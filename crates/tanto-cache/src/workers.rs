@@ -8,9 +8,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use tanto_cas::{BlobInfo, Digest};
+use tanto_cas::{BlobInfo, Digest, RecentDigests};
 use tanto_exec::job::{Cost, JobId};
 use tanto_sys::fs::file;
+use tanto_sys::fs::fingerprint::FileSystems;
 use tanto_sys::ipc::event_fd::EventFd;
 
 use crate::action::Fallback;
@@ -19,7 +20,7 @@ use crate::entry::{ActionFile, ActionResult, Entry, StoredOutput};
 use crate::input_names::PackedList;
 use crate::places::Places;
 use crate::recorded_inputs::NotStored;
-use crate::restore::{Restoration, Restored};
+use crate::restore::{Restoration, Restored, Written};
 
 /// More threads than this wait for the disk.
 const MAX_THREADS: usize = 8;
@@ -73,17 +74,23 @@ impl NewResult {
 
 impl Workers {
     /// Starts threads. Signals must be blocked.
-    pub(crate) fn start(dir: &Arc<CacheDir>, event: EventFd, cpus: usize) -> io::Result<Workers> {
+    pub(crate) fn start(
+        dir: &Arc<CacheDir>,
+        event: EventFd,
+        recent: RecentDigests,
+        cpus: usize,
+    ) -> io::Result<Workers> {
         let (work, queue) = mpsc::channel();
         let (results, done) = mpsc::channel();
         let queue = Arc::new(Mutex::new(queue));
         let event = Arc::new(event);
+        let written = Arc::new(Written { systems: FileSystems::default(), recent });
         let mut threads = Vec::new();
         for _ in 0..cpus.clamp(1, MAX_THREADS) {
             let (dir, queue, results) = (Arc::clone(dir), Arc::clone(&queue), results.clone());
-            let event = Arc::clone(&event);
+            let (event, written) = (Arc::clone(&event), Arc::clone(&written));
             let thread = thread::Builder::new().name("cache".into());
-            threads.push(thread.spawn(move || serve(&dir, &queue, &results, &event))?);
+            threads.push(thread.spawn(move || serve(&dir, &queue, &results, &event, &written))?);
         }
         Ok(Workers { work: Some(work), done, event, threads })
     }
@@ -123,12 +130,12 @@ impl Workers {
     }
 }
 
-fn serve(dir: &CacheDir, queue: &Mutex<Receiver<Work>>, results: &Sender<Done>, event: &EventFd) {
+fn serve(dir: &CacheDir, queue: &Mutex<Receiver<Work>>, results: &Sender<Done>, event: &EventFd, written: &Written) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let done = match next {
             Err(_) => return,
-            Ok(Work::Restore(job, restoration)) => Done::Restored(job, restoration.run(dir)),
+            Ok(Work::Restore(job, restoration)) => Done::Restored(job, restoration.run(dir, written)),
             Ok(Work::Store(job, new)) => Done::Stored(job, store(dir, &new)),
         };
         if results.send(done).is_err() {

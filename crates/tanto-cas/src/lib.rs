@@ -4,10 +4,12 @@ mod digest;
 mod file_digest;
 pub mod manifest;
 pub mod pack;
+mod recent_digests;
 pub mod store;
 pub mod tree;
 
 pub use self::digest::{BlobInfo, Digest, DigestTextError};
 pub use self::file_digest::FileDigest;
 pub use self::manifest::Manifest;
+pub use self::recent_digests::RecentDigests;
 pub use self::store::{Store, StoreError};

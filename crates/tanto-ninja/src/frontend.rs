@@ -6,6 +6,7 @@ mod edge_command;
 
 use std::fs::File;
 
+use tanto_cas::RecentDigests;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::frontend::{Fatal, Frontend, JobOutcome, Start};
 use tanto_exec::job::CostLookup;
@@ -89,6 +90,8 @@ pub struct NinjaFrontend<'a, 't> {
     pub cost_history: Option<CostLookup<'a>>,
     /// Receives the recorded inputs of commands. The runner must be able to record them.
     pub input_trace: Option<InputTrace>,
+    /// Digests of files that the runner has read or written.
+    pub recent_digests: RecentDigests,
     plan: Plan<'a>,
     options: FrontendOptions,
     /// What to record when the build ends; `None` before it begins, or if only times decide.
@@ -107,6 +110,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             scan,
             cost_history: None,
             input_trace: None,
+            recent_digests: RecentDigests::default(),
             plan: Plan::default(),
             options,
             content_recorder: None,
@@ -159,7 +163,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
         if self.scan.contents.is_some() && !self.options.dry_run {
             // Later changes of files have to be noticed.
             self.scan.wait_for_next_tick();
-            self.content_recorder = Some(ContentRecorder::new());
+            self.content_recorder = Some(ContentRecorder::new(self.recent_digests.clone()));
         }
     }
 

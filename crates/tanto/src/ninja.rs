@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use tanto_cas::RecentDigests;
 use tanto_exec::clock::RealClock;
 use tanto_exec::event::{Event, Level, View};
 use tanto_exec::writer::Writer;
@@ -79,6 +80,8 @@ pub struct BuildRun<'o> {
     sources: Vec<Vec<u8>>,
     /// For `--trace`.
     input_trace: Option<InputTrace>,
+    /// Digests of files that the action cache has read or restored.
+    recent_digests: RecentDigests,
 }
 
 /// The result of a round.
@@ -132,6 +135,7 @@ impl<'o> BuildRun<'o> {
             was_interrupted: false,
             sources: Vec::new(),
             input_trace: trace::create(options)?,
+            recent_digests: RecentDigests::default(),
         })
     }
 }
@@ -217,6 +221,7 @@ impl BuildRun<'_> {
         let mut frontend = NinjaFrontend::new(scan, self.front_options());
         frontend.cost_history = if self.options.settings.record.value { Some(&past) } else { None };
         frontend.input_trace = self.input_trace.take();
+        frontend.recent_digests = self.recent_digests.clone();
         let rebuilt = self.rebuild_manifest(&mut frontend);
         if !matches!(rebuilt, Ok(false)) {
             self.input_trace = frontend.input_trace.take();

@@ -10,7 +10,11 @@ use tanto_sys::fs::fingerprint::wait_for_known_files;
 use tanto_testing::Scratch;
 
 fn observer() -> Observer {
-    Observer::new(Environment::inherit_with(&[("A".into(), "1".into())]), KnownFiles::default())
+    Observer::new(
+        Environment::inherit_with(&[("A".into(), "1".into())]),
+        KnownFiles::default(),
+        RecentDigests::default(),
+    )
 }
 
 fn list(dir: &Scratch, names: &[(Aspect, &str)]) -> Vec<(Aspect, Vec<u8>)> {
@@ -163,12 +167,14 @@ fn digests_of_large_files_are_kept_between_builds() {
     let mut first = observer();
     let Seen::File(seen) = first.see(Aspect::Content, &dir.bytes("f")).seen.clone() else { panic!("it is a file") };
     let known = first.into_known().encode().unwrap();
-    let mut second = Observer::new(Environment::inherit_with(&[]), KnownFiles::decode(&known));
+    let mut second =
+        Observer::new(Environment::inherit_with(&[]), KnownFiles::decode(&known), RecentDigests::default());
     assert_eq!(second.see(Aspect::Content, &dir.bytes("f")).seen, Seen::File(seen.clone()));
     assert_eq!(second.into_known().encode(), None, "nothing is new");
     let mut damaged = known.clone();
     *damaged.last_mut().unwrap() ^= 1;
-    let mut third = Observer::new(Environment::inherit_with(&[]), KnownFiles::decode(&damaged));
+    let mut third =
+        Observer::new(Environment::inherit_with(&[]), KnownFiles::decode(&damaged), RecentDigests::default());
     assert_eq!(third.see(Aspect::Content, &dir.bytes("f")).seen, Seen::File(seen));
     assert!(third.into_known().encode().is_some(), "it was read again");
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
-use tanto_cas::FileDigest;
+use tanto_cas::{FileDigest, RecentDigests};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::{FileSystems, Trust, wait_for_known_files};
+use tanto_sys::fs::stat::stat;
 
 use crate::hash::Map;
 use crate::ids::NodeId;
@@ -26,11 +27,13 @@ pub(crate) struct BackgroundReader {
 }
 
 impl BackgroundReader {
-    pub(crate) fn start() -> io::Result<BackgroundReader> {
+    /// Starts the thread. Files in `recent` are not read.
+    pub(crate) fn start(recent: RecentDigests) -> io::Result<BackgroundReader> {
         let (files, queue) = mpsc::sync_channel(MAX_WAITING);
         let is_ending = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&is_ending);
-        let thread = thread::Builder::new().name("contents".into()).spawn(move || read_all(&queue, &ending))?;
+        let thread =
+            thread::Builder::new().name("contents".into()).spawn(move || read_all(&queue, &recent, &ending))?;
         Ok(BackgroundReader { files, is_ending, thread })
     }
 
@@ -47,13 +50,18 @@ impl BackgroundReader {
     }
 }
 
-fn read_all(queue: &Receiver<(NodeId, Vec<u8>)>, is_ending: &AtomicBool) -> Map<NodeId, FileDigest> {
+fn read_all(
+    queue: &Receiver<(NodeId, Vec<u8>)>,
+    recent: &RecentDigests,
+    is_ending: &AtomicBool,
+) -> Map<NodeId, FileDigest> {
     let systems = FileSystems::default();
     let mut digests = Map::default();
     while let Ok(first) = queue.recv() {
         let batch: Vec<_> = std::iter::once(first).chain(queue.try_iter()).take(MAX_BATCH).collect();
         for (node, path) in &batch {
-            if let Ok(Some(found)) = FileDigest::of(file::path(path), &systems) {
+            let known = stat(path).ok().flatten().and_then(|stat| recent.find(&stat));
+            if let Some(found) = known.or_else(|| FileDigest::of(file::path(path), &systems).ok().flatten()) {
                 digests.insert(*node, found);
             }
         }
@@ -84,7 +92,7 @@ mod tests {
     #[test]
     fn queued_files_are_read_and_trusted() {
         let dir = Scratch::new("content-reader");
-        let reader = BackgroundReader::start().unwrap();
+        let reader = BackgroundReader::start(RecentDigests::default()).unwrap();
         for number in 0..2000 {
             dir.write(&number.to_string(), number.to_string());
             reader.read(NodeId(number), &dir.bytes(&number.to_string()));

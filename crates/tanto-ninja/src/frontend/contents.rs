@@ -3,7 +3,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use tanto_cas::FileDigest;
+use tanto_cas::{FileDigest, RecentDigests};
 use tanto_exec::event::View;
 use tanto_exec::schedule::Schedule;
 use tanto_sys::fs::file_stamp::coarse_now;
@@ -40,6 +40,8 @@ pub(super) struct ContentRecorder {
     cwd: Vec<u8>,
     /// Started with the first file, because signals are blocked only then.
     reader: Option<BackgroundReader>,
+    /// Of files that the runner has read or written.
+    recent: RecentDigests,
     /// Inputs that were queued for it.
     queued: Set<NodeId>,
 }
@@ -52,7 +54,7 @@ struct FinishedCommand {
 }
 
 impl ContentRecorder {
-    pub(super) fn new() -> ContentRecorder {
+    pub(super) fn new(recent: RecentDigests) -> ContentRecorder {
         let cwd = std::env::current_dir().map(|dir| dir.as_os_str().as_bytes().to_vec()).unwrap_or_default();
         ContentRecorder {
             began: coarse_now(),
@@ -62,6 +64,7 @@ impl ContentRecorder {
             directories: Map::default(),
             cwd,
             reader: None,
+            recent,
             queued: Set::default(),
         }
     }
@@ -69,7 +72,7 @@ impl ContentRecorder {
     /// Reads a file in the background.
     fn queue(&mut self, node: NodeId, path: &[u8]) {
         if self.reader.is_none() {
-            self.reader = BackgroundReader::start().ok();
+            self.reader = BackgroundReader::start(self.recent.clone()).ok();
         }
         self.reader.iter().for_each(|reader| reader.read(node, path));
     }

@@ -51,7 +51,13 @@ impl BuildRun<'_> {
             return None;
         };
         let max_bytes = self.options.settings.cache_size.value.saturating_mul(1024);
-        Some(CacheOptions { dir: dir.join(CACHE_DIR), access, max_bytes, environment: environment.to_vec() })
+        Some(CacheOptions {
+            dir: dir.join(CACHE_DIR),
+            access,
+            max_bytes,
+            environment: environment.to_vec(),
+            recent_digests: self.recent_digests.clone(),
+        })
     }
 
     /// Adds the cache to a runner. Without one, commands run as usual.
