@@ -80,7 +80,12 @@ impl Restoration {
                 write_depfile(path, target, &content).ok()?;
                 Some(Restored { text, depfile: None })
             }
-            depfile => Some(Restored { text, depfile: depfile.map(|(.., content)| content) }),
+            Some((path, place, content)) => {
+                // An older run may have left one.
+                let _ = place.clear(path);
+                Some(Restored { text, depfile: Some(content) })
+            }
+            None => Some(Restored { text, depfile: None }),
         }
     }
 }

@@ -223,7 +223,7 @@ pub struct Completion {
     pub cache: Option<Box<CacheUse>>,
     /// For a result from the cache: the clock of file systems when its inputs were compared, in nanoseconds since 1970.
     pub inputs_seen_at: Option<i64>,
-    /// The depfile of a result from the cache, which was not written.
+    /// The depfile of a result from the cache. There is none at its path.
     pub depfile: Option<Vec<u8>>,
 }
 

@@ -293,11 +293,7 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
             b"gcc" => {
                 let path = depfile.clone();
                 match completion.depfile.take() {
-                    Some(text) => {
-                        // An older run may have left one.
-                        let _ = self.scan.disk.remove(&path);
-                        self.parse_depfile(&text)
-                    }
+                    Some(text) => self.parse_depfile(&text),
                     None => self.read_depfile(&path),
                 }
             }
@@ -477,7 +473,10 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
     /// Queues a deps record for each output, with that output's mtime. A newer output makes the record stale.
     fn record_deps(&mut self, edge: EdgeId, ins: Vec<NodeId>) -> Result<()> {
         for &out in self.scan.graph.edge(edge).outs {
-            let mtime = self.stat(out)?;
+            let mtime = match self.noted_mtime(out) {
+                Some(mtime) => mtime,
+                None => self.stat(out)?,
+            };
             self.scan.deps_log.note(out, mtime, ins.clone());
         }
         Ok(())

@@ -7,11 +7,12 @@ use tanto_cas::{FileDigest, RecentDigests};
 use tanto_exec::event::View;
 use tanto_exec::schedule::Schedule;
 use tanto_sys::fs::file_stamp::coarse_now;
-use tanto_sys::fs::fingerprint::FileState;
+use tanto_sys::fs::fingerprint::{FileState, Fingerprint};
 use tanto_sys::fs::stat::stat;
 use tanto_sys::threads::ThreadLimit;
 
 use crate::content::{BackgroundReader, CommandRecord, PathKey, SideEffects};
+use crate::disk::Mtime;
 use crate::error::Result;
 use crate::hash::{Map, Set};
 use crate::ids::{EdgeId, NodeId};
@@ -183,6 +184,12 @@ impl NinjaFrontend<'_, '_> {
         let side_effects = self.scan.side_effects(edge);
         recorder.finished.push(FinishedCommand { edge, logged, discovered, side_effects });
         self.queue_files(edge);
+    }
+
+    /// Returns the mtime of an output that was noted when its command ended; `None` if it is missing or unknown.
+    pub(super) fn noted_mtime(&self, out: NodeId) -> Option<Mtime> {
+        let state = state_of_output(&self.content_recorder, out);
+        (state.fingerprint != Fingerprint::NONE).then_some(state.mtime)
     }
 
     /// Reads the outputs and the inputs of the last command in the background.
