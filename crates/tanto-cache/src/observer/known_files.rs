@@ -8,7 +8,7 @@ use tanto_sys::fs::stat::Stat;
 use super::{Map, SeenFile};
 
 /// Smaller files are read again.
-const MIN_BYTES: u64 = 1 << 20;
+const MIN_BYTES: u64 = 64 << 10;
 /// Maximum number of files.
 const MAX_FILES: usize = 4096;
 const MAGIC: &[u8; 4] = b"TCF1";
