@@ -96,6 +96,42 @@ def printed_text_and_permissions(tanto, place):
     assert built.ends["out"][1] == "said\ncomplained\n" and built.files["out"][0] & 0o111 == 0o111
 
 
+def permissions_of_outputs(tanto, place):
+    for number, line in enumerate(("echo > out; chmod 444 out", "umask 077; echo > out", "t=$$(mktemp ./XXXXXX); echo > $$t; mv $$t out")):
+        refused(shell(tanto, place / str(number), line), "other permissions")
+    # The output of before keeps its permissions.
+    found = shell(tanto, place / "kept", "cat ../a > out; if grep -q exec ../a; then chmod +x out; fi", {"a": "exec\n"})
+    found.fill()
+    found.write("a", "plain\n")
+    found.build()
+    found.judge()
+
+
+def outputs_that_were_not_written(tanto, place):
+    """An output of an earlier run is not stored as that of this one."""
+    line = "cat ../a > one; if grep -q both ../a; then cat ../a > two; fi"
+    found = tree(tanto, place, f"build one two: sh ../a\n  line = {line}\n", {"a": "both\n"})
+    found.fill()
+    found.write("a", "single\n")
+    found.build()
+    found.empty()
+    built = found.build()
+    assert "two" not in built.files, built.printed
+
+
+def permissions_of_inputs(tanto, place):
+    files = {"a": "a", "x/f": "f"}
+    for number, (line, edit) in enumerate((
+        ("cp ../a out", lambda found: found.path("a").chmod(0o600)),
+        ("stat -c %a ../a > out", lambda found: found.path("a").chmod(0o755)),
+        ("ls -ld ../x | cut -c1-10 > out", lambda found: found.path("x").chmod(0o700)),
+        ("cat ../x/f/g > out 2>&1 || true", lambda found: found.path("x/f").unlink()),
+        ("find ../x -type d > out", lambda found: (found.path("x/f").unlink(), found.path("x/f").mkdir())),
+    )):
+        found = shell(tanto, place / str(number), line, files)
+        found.trap(lambda: edit(found), cached=False)
+
+
 def failures_are_reported_and_not_cached(tanto, place):
     for number, line in enumerate(("echo x > out; exit 7", "kill -9 $$$$", "kill -15 $$$$", "none-such-program", "sh -c 'kill -11 $$$$'")):
         found = shell(tanto, place / str(number), line)
@@ -215,6 +251,7 @@ def temporary_files(tanto, place):
         "t=$$(mktemp) && cat ../a > $$t && cat $$t > out && rm $$t",
         "cat ../a > out.tmp && mv out.tmp out",
         "cat ../a > one && ln one two && cat two > out && rm one two",
+        "ls ../a | xargs cat > out",
         "sort ../a | cat > out",
     )
     for number, line in enumerate(lines):
@@ -222,12 +259,93 @@ def temporary_files(tanto, place):
         found.trap(lambda: found.write("a", "b\n"), "changed")
 
 
+def states_of_temporary_files(tanto, place):
+    """A temporary file that exists before, or whose directory does not, changes the result."""
+    for number, (line, edit) in enumerate((
+        ("cat ../a >> tmp; cat tmp > out; rm tmp", lambda found: found.write("build/tmp", "old")),
+        ("if mkdir lock 2>/dev/null; then echo got > out; rmdir lock; else echo locked > out; fi", lambda found: found.path("build/lock").mkdir()),
+        ("cat ../a > ../scratch/t; cat ../scratch/t > out; rm ../scratch/t", lambda found: found.path("scratch").rmdir()),
+        ("mkdir ../p/q && rmdir ../p/q && echo made > out || echo none > out", lambda found: found.path("p").rmdir()),
+        ("ln -s ../x l; if test -e l/f; then echo f; else echo none; fi > out; rm l", lambda found: found.write("x/f", "")),
+    )):
+        found = shell(tanto, place / str(number), line, {"a": "a\n"})
+        for name in ("scratch", "p", "x"):
+            found.path(name).mkdir()
+        found.judge()
+        edit(found)
+        found.empty()
+        built = found.build()
+        assert built.uses == {"out": "changed" if number < 4 else "new"}, f"{line}: {built.printed}"
+
+
+def calls_that_fail(tanto, place):
+    """They do not make a file the command's own."""
+    for number, (call, error) in enumerate((("os.rename('../none', '../b')", ""), ("os.link('../none', '../b')", ""), ("open('../b/', 'w')", ""))):
+        gen = f"import os\ntry:\n    {call}\nexcept OSError:\n    pass\nopen('out', 'w').write(str(os.path.exists('../b')))\n"
+        found = tree(tanto, place / str(number), "build out: gen\n", gen=gen)
+        found.trap(lambda: found.write("b", ""), "changed")
+    found = shell(tanto, place / "kept", "cat ../a > n; mv -n n out; rm -f n", {"a": "1"})
+    found.fill()
+    found.write("a", "2")
+    found.build()
+    found.judge()
+
+
+def files_by_their_descriptors(tanto, place):
+    for number, code in enumerate(("fd = os.open('../a', os.O_PATH); text = open(f'/proc/self/fd/{fd}').read()",
+                                   "fd = os.open('../a', os.O_PATH); text = str(os.fstat(fd).st_size)",
+                                   "fd = os.open('..', os.O_RDONLY); text = open(f'/dev/fd/{fd}/a').read()",
+                                   "text = open('//proc/self/cwd/../a').read()",
+                                   "text = open('/sys/fs/cgroup/../../..' + os.path.abspath('../a')).read()")):
+        found = tree(tanto, place / str(number), "build out: gen\n", {"a": "a"}, gen=f"import os\n{code}\nopen('out', 'w').write(text)\n")
+        found.trap(lambda: found.write("a", "other"), cached=False)
+    gen = "import os\nfd = os.open('../a', os.O_PATH)\nopen(f'/proc/self/fd/{fd}', 'w').write('b')\nopen('out', 'w')\n"
+    refused(tree(tanto, place / "write", "build out: gen\n", {"a": "b"}, gen=gen), "changes a file")
+    found = tree(tanto, place / "gone", "build out: gen\n", {"f": "f"},
+                 gen="import os\nos.mkdir('d')\nos.chdir('d')\nos.rmdir('../d')\ntext = os.path.exists('../../f')\nopen(os.environ['PWD'] + '/out', 'w').write(str(text))\n")
+    found.trap(lambda: found.path("f").unlink(), changes=False, cached=False)
+
+
+def links_to_own_and_ignored_files(tanto, place):
+    for number, (line, one, other) in enumerate((("cat ../l > out", "/proc/version", "/etc/hostname"), ("cat ../a > ../l/out", "build", "x"),
+                                                ("echo x > tmp; cat ../l > out; rm tmp", "build/tmp", "a"))):
+        found = shell(tanto, place / str(number), line, {"a": "a", "x/f": ""})
+        found.link("l", one)
+        found.judge()
+        found.link("l", other)
+        found.empty()
+        built = found.build()
+        assert built.uses != {"out": "hit"}, f"{line}: {built.printed}"
+
+
+def signals_that_interrupt_calls(tanto, place):
+    """The shell has a handler for SIGCHLD. A result of interrupted calls is not stored."""
+    line = "for i in $$(seq 40); do /bin/true & test -e /etc/passwd || echo BAD; : < /etc/passwd || echo BAD; done > out 2>&1; wait"
+    found = shell(tanto, place, line)
+    for _ in range(4):
+        found.empty()
+        built = found.build()
+        stored = not built.reasons.get("out")
+        assert not stored or built.code == 0 and b"BAD" not in built.files["out"][1], built.printed
+
+
+def orphans_end(tanto, place):
+    """A process whose parent has ended disappears when it ends."""
+    line = "pid=$$(sh -c 'sleep 100 > /dev/null & echo $$!'); kill $$pid; while kill -0 $$pid 2> /dev/null; do sleep 0.02; done; echo x > out"
+    assert shell(tanto, place, line).judge().code == 0
+
+
+def variables_of_make(tanto, place):
+    found = shell(tanto, place, "echo $$MAKEFLAGS | grep -o 'X=.' > out || echo none > out")
+    found.trap(lambda: found.environment.update(MAKEFLAGS=" -- X=2"), "new", changes=False)
+
+
 def undeclared_files(tanto, place):
     place = place / "x"
     for number, (line, reason) in enumerate((
         ("echo x > out; echo y > other", "it wrote"),
         ("echo x > out; mkdir -p dir", "it wrote"),
-        ("echo x > out; ln -s out link", "it wrote"),
+        ("echo x > out; ln -s out link", "creates a symbolic link"),
         ("echo x > out; echo y >> ../a", "changes a file"),
         ("echo x > out; touch ../a", "changes a file"),
         ("echo x > out; chmod 600 ../a", "changes a file"),
@@ -252,9 +370,12 @@ def undeclared_files(tanto, place):
 
 def old_outputs(tanto, place):
     """A command that reads its old output is repeated, unless there was none."""
+    append = "cat ../a | tee -a out > /dev/null"
+    exclusive = f"{PYTHON} -S -c \"open('out', 'x').write(open('../a').read())\" || true"
     update = "echo $$(cat ../a) > new; if cmp -s new out; then rm new; else mv new out; fi"
     count = "n=$$(cat out 2>/dev/null || echo 0); echo $$((n + 1)) > out; cat ../a >/dev/null"
-    for number, line in enumerate((update, count, "cat out ../a > new 2>/dev/null; mv new out", "rm -f out; cp ../a out")):
+    for number, line in enumerate((update, count, "cat out ../a > new 2>/dev/null; mv new out", "rm -f out; cp ../a out", append, exclusive,
+                                   "dd if=../a of=out conv=notrunc 2> /dev/null")):
         found = shell(tanto, place / str(number), line, {"a": "a\n"})
         found.plan_edge = f"build out: sh ../a\n  line = {line}\n"
         found.write("build/build.ninja", RULES + found.plan_edge)

@@ -11,6 +11,7 @@ use tanto_exec::job::Cost;
 use tanto_sys::fs::file;
 use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::process::Environment;
+use tanto_sys::user;
 
 use crate::action::{Action, Surroundings};
 use crate::cache_dir::{CacheAccess, CacheDir};
@@ -169,6 +170,7 @@ impl ActionCache {
             inputs: evaluation.digest,
             places: action.places.clone(),
             needs_absent_outputs: inputs.inputs().contains(&Input::OutputAbsent),
+            mask: if action.is_traced() { user::file_mode_mask() } else { None },
             outputs: action.outputs.clone(),
             depfile: action.depfile.clone(),
             text: text.to_vec(),

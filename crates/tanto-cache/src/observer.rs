@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use hashbrown::{HashMap, HashSet};
 use tanto_cas::{Digest, FileDigest, RecentDigests};
+use tanto_exec::input_recorder::input_list::permissions;
 use tanto_sys::fs::file;
 use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust};
@@ -41,13 +42,15 @@ pub(crate) enum Aspect {
     Resolved,
     /// The value of a variable.
     Variable,
+    /// Kind, permissions and owner.
+    Permissions,
 }
 
-const ASPECTS: usize = 5;
+const ASPECTS: usize = 6;
 
 impl Aspect {
     pub(crate) const ALL: [Aspect; ASPECTS] =
-        [Aspect::Content, Aspect::Presence, Aspect::Link, Aspect::Resolved, Aspect::Variable];
+        [Aspect::Content, Aspect::Presence, Aspect::Link, Aspect::Resolved, Aspect::Variable, Aspect::Permissions];
 }
 
 /// Devices that give every command the same, or on which no result depends.
@@ -177,6 +180,10 @@ impl Observer {
                 target => text(target),
             },
             Aspect::Resolved => return self.resolve(name, now),
+            Aspect::Permissions => match fs::metadata(file::path(name)) {
+                Ok(data) => Seen::Text(permissions(&data).into_bytes()),
+                Err(_) => Seen::Nothing,
+            },
             Aspect::Presence => match stat(name) {
                 Ok(None) => Seen::Nothing,
                 Ok(Some(found)) => Seen::Present(found),
@@ -287,20 +294,34 @@ fn text(found: io::Result<PathBuf>) -> Seen {
 
 fn names(path: &[u8], found: &Stat) -> Seen {
     let Ok(entries) = fs::read_dir(file::path(path)) else { return Seen::Unknown };
-    let Ok(mut names) = entries.map(|it| it.map(|it| it.file_name())).collect::<Result<Vec<_>, _>>() else {
+    let Ok(mut names) = entries
+        .map(|entry| entry.and_then(|it| Ok((it.file_name(), kind_in_dir(&it)?))))
+        .collect::<Result<Vec<_>, _>>()
+    else {
         return Seen::Unknown;
     };
     names.sort_unstable();
     let mut text = Vec::new();
-    for name in names {
+    for (name, kind) in names {
         text.extend_from_slice(name.as_bytes());
-        text.push(0);
+        text.extend([0, kind]);
     }
     // A name that was added meanwhile changes the time.
     match stat(path) {
         Ok(Some(after)) if after == *found => Seen::Directory { names: Digest::of(&text), stat: after },
         _ => Seen::Unknown,
     }
+}
+
+/// Programs learn the kinds of files together with their names.
+fn kind_in_dir(entry: &fs::DirEntry) -> io::Result<u8> {
+    let kind = entry.file_type()?;
+    Ok(match (kind.is_dir(), kind.is_symlink(), kind.is_file()) {
+        (true, ..) => b'd',
+        (_, true, _) => b'l',
+        (.., true) => b'f',
+        _ => b'o',
+    })
 }
 
 #[cfg(test)]

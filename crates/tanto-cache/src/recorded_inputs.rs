@@ -43,6 +43,10 @@ pub(crate) enum NotStored {
     Io(String),
     #[error("its output is missing, or is no regular file")]
     Output,
+    #[error("it did not write all of its outputs")]
+    NotWritten,
+    #[error("its output has other permissions than a new file")]
+    Permissions,
     #[error("clang compares the times of precompiled headers")]
     PrecompiledHeader,
     #[error("{} compares the times of files", String::from_utf8_lossy(.0))]
@@ -81,10 +85,19 @@ impl Run<'_> {
         for input in list.inputs() {
             self.add(input, list, &own, &mut names, observer, &mut ways)?;
         }
+        if self.action.is_traced() && !self.has_written_all(list) {
+            return Err(NotStored::NotWritten);
+        }
         if let ActionKind::Compile(compile) = &self.action.kind {
             self.add_program(compile, list, &mut names, observer)?;
         }
         Ok(names)
+    }
+
+    /// Returns whether no output is one of before.
+    fn has_written_all(&self, list: &InputList) -> bool {
+        let mut outputs = self.action.outputs.iter().chain(&self.action.depfile);
+        outputs.all(|output| list.inputs().contains(&Input::Written(self.around.absolute(output))))
     }
 
     /// The files that the command writes, and those that it wrote and removed.
@@ -126,6 +139,7 @@ impl Run<'_> {
             Input::Exists(path) | Input::Absent(path) => (Aspect::Presence, path),
             Input::Link(path, _) => (Aspect::Link, path),
             Input::Resolved(path, _) => (Aspect::Resolved, path),
+            Input::Permissions(path, _) => (Aspect::Permissions, path),
         };
         let is_temporary = self.around.is_temporary_dir(name) && !matches!(input, Input::Directory(_));
         if own.contains(name) || is_temporary || is_about_itself(name) {
@@ -187,7 +201,9 @@ impl Run<'_> {
             (Seen::Directory { stat, .. }, Input::Directory(_) | Input::Read(_)) => {
                 Ok(stat.ctime < self.began && self.is_old(*since, stat.ctime, name, ways))
             }
-            (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then)) => Ok(now == then),
+            (Seen::Text(now), Input::Link(_, then) | Input::Resolved(_, then) | Input::Permissions(_, then)) => {
+                Ok(now == then)
+            }
             (Seen::Nothing, Input::Absent(_))
             | (Seen::Present(_), Input::Exists(_))
             | (Seen::Device, Input::Read(_)) => Ok(true),

@@ -51,14 +51,12 @@ const OF_MESSAGES: [&[u8]; 12] = [
 
 /// Variables that name a terminal, a login, or a job of a CI system, or are set by shells. No number or commit is among them
 /// that commands put into version texts.
-const OF_SESSION: [&[u8]; 46] = [
+const OF_SESSION: [&[u8]; 43] = [
     b"_",
     b"SHLVL",
     b"OLDPWD",
     b"TERM",
     b"COLORTERM",
-    b"COLUMNS",
-    b"LINES",
     b"TERM_PROGRAM",
     b"TERM_PROGRAM_VERSION",
     b"TERM_SESSION_ID",
@@ -80,7 +78,6 @@ const OF_SESSION: [&[u8]; 46] = [
     b"STY",
     b"INVOCATION_ID",
     b"JOURNAL_STREAM",
-    b"MAKEFLAGS",
     b"CARGO_MAKEFLAGS",
     b"BUILDKITE_JOB_ID",
     b"CI_BUILD_ID",
@@ -119,9 +116,18 @@ pub(crate) fn of_commands(environment: &Environment) -> Vec<u8> {
         let name = text.split(|&byte| byte == b'=').next().unwrap_or_default();
         !OF_SESSION.contains(&name) && !SESSION_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
     };
-    let mut variables: Vec<&[u8]> = environment.strings().filter(is_one).collect();
+    let mut variables: Vec<Vec<u8>> = environment.strings().filter(is_one).map(without_job_slots).collect();
+    variables.retain(|variable| !variable.is_empty());
     variables.sort_unstable();
     variables.join(&0)
+}
+
+/// Removes the job slots of this build from MAKEFLAGS.
+fn without_job_slots(variable: &[u8]) -> Vec<u8> {
+    let Some(flags) = variable.strip_prefix(b"MAKEFLAGS=") else { return variable.to_vec() };
+    let is_other = |word: &&[u8]| !word.is_empty() && !word.starts_with(b"-j") && !word.starts_with(b"--jobserver");
+    let words: Vec<&[u8]> = flags.split(|&byte| byte == b' ').filter(is_other).collect();
+    if words.is_empty() { Vec::new() } else { [b"MAKEFLAGS=", &words.join(&b' ')[..]].concat() }
 }
 
 /// Returns a variable with which compilers do more than their command line says, if one is set.
@@ -156,7 +162,7 @@ mod tests {
     fn environment(variables: &[(&str, &str)]) -> Environment {
         let set: Vec<_> = variables.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         let mut environment = Environment::inherit_with(&set);
-        for name in ["LANG", "LANGUAGE", "LC_ALL", "CPATH", "TMPDIR"] {
+        for name in ["LANG", "LANGUAGE", "LC_ALL", "CPATH", "TMPDIR", "MAKEFLAGS", "COLUMNS"] {
             if !variables.iter().any(|(set, _)| *set == name) {
                 environment.remove(name);
             }
@@ -172,6 +178,15 @@ mod tests {
         assert_ne!(of(&[("LC_MESSAGES", "C")]), of(&[("LC_CTYPE", "C")]));
         assert_ne!(of(&[]), of(&[("LD_LIBRARY_PATH", "/x")]));
         assert_eq!(of(&[]), of(&[("CI_JOB_ID", "7"), ("SHLVL", "2")]));
+    }
+
+    #[test]
+    fn job_slots_and_terminals_are_no_part_of_the_key_of_commands() {
+        let of = |variables: &[(&str, &str)]| of_commands(&environment(variables));
+        let plain = of(&[]);
+        assert_eq!(of(&[("MAKEFLAGS", " -j4 --jobserver-auth=3,4"), ("SSH_TTY", "x"), ("TANTO_X", "y")]), plain);
+        assert_ne!(of(&[("MAKEFLAGS", " -j4 -- X=2")]), plain);
+        assert_ne!(of(&[("COLUMNS", "40")]), plain);
     }
 
     #[test]

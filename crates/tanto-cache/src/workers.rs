@@ -36,6 +36,8 @@ pub(crate) struct NewResult {
     pub(crate) inputs: Digest,
     pub(crate) places: Places,
     pub(crate) needs_absent_outputs: bool,
+    /// The permissions that new files do not get, if outputs may have others.
+    pub(crate) mask: Option<u32>,
     /// Relative to the working directory.
     pub(crate) outputs: Vec<Vec<u8>>,
     pub(crate) depfile: Option<Vec<u8>>,
@@ -154,7 +156,7 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
     let mut stored = Vec::new();
     let mut size = 0;
     for path in &new.outputs {
-        let (output, bytes) = store_output(dir, file::path(path))?;
+        let (output, bytes) = store_output(dir, file::path(path), new.mask)?;
         stored.push(output);
         size += bytes;
     }
@@ -191,8 +193,12 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
 }
 
 /// Returns the output and its size.
-fn store_output(dir: &CacheDir, path: &Path) -> Result<(StoredOutput, u64), NotStored> {
+fn store_output(dir: &CacheDir, path: &Path, mask: Option<u32>) -> Result<(StoredOutput, u64), NotStored> {
     let data = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).ok_or(NotStored::Output)?;
+    let is_usual = |mask: u32| [0o666 & !mask, 0o777 & !mask].contains(&(data.mode() & 0o7777));
+    if !mask.is_none_or(is_usual) {
+        return Err(NotStored::Permissions);
+    }
     let BlobInfo { digest, size } = dir.put_file(path).map_err(|error| NotStored::Io(error.to_string()))?;
     Ok((StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 }, size))
 }

@@ -16,8 +16,7 @@ use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::process::ExitStatus;
 use tanto_sys::process::lifecycle;
 use tanto_sys::process::procs;
-use tanto_sys::process::reaper::{self, Reaper};
-use tanto_sys::process::traced::{self, Call, CallListener, TracedChild};
+use tanto_sys::process::traced::{self, CallListener, Received, TracedChild};
 
 use self::observation::Observation;
 use crate::input_recorder::obstacle::Obstacle;
@@ -92,17 +91,17 @@ impl Request<'_> {
 
 fn trace(request: &Request<'_>) -> io::Result<ExitStatus> {
     let &Request { record, outputs, ref programs } = request;
-    // Processes whose parents have ended are waited for here.
-    let _reaper = Reaper::begin()?;
     let mut observation = Observation::new(&std::env::current_dir()?, outputs);
     let TracedChild { pid, calls } = traced::spawn(programs)?;
-    let Some(calls) = calls else {
+    let Some(mut calls) = calls else {
         observation.give_up(Obstacle::NotTraced);
         fs::write(record, observation.into_record())?;
         return lifecycle::wait_and_reap(pid);
     };
+    calls.wake_at_once();
     let status = serve_until_end(pid, &calls, &mut observation)?;
-    reaper::reap_all();
+    serve_pending(&calls, &mut observation)?;
+    calls.release()?;
     let is_over = calls.is_closed();
     if !is_over {
         observation.give_up(Obstacle::Outlived);
@@ -121,16 +120,23 @@ fn serve_until_end(pid: u32, calls: &CallListener, observation: &mut Observation
         let mut watches = [Watch::new(calls), Watch::new(&child)];
         poll::wait(&mut watches, None)?;
         // Other processes may still make calls when the child has ended.
-        if watches[0].ready() && !calls.is_closed() {
-            serve(calls, observation)?;
+        if watches[0].ready() {
+            serve(calls, calls.receive()?, observation)?;
         } else if watches[1].ready() {
             return lifecycle::wait_and_reap(pid);
         }
     }
 }
 
-fn serve(calls: &CallListener, observation: &mut Observation) -> io::Result<()> {
-    let Some(call) = calls.receive()? else { return Ok(()) };
+fn serve(calls: &CallListener, received: Received, observation: &mut Observation) -> io::Result<()> {
+    let call = match received {
+        Received::Call(call) => call,
+        Received::Interrupted => {
+            observation.give_up(Obstacle::Interrupted);
+            return Ok(());
+        }
+        Received::Nothing => return Ok(()),
+    };
     match call.decode() {
         Ok(decoded) => observation.note(&decoded),
         Err(_) => observation.give_up(Obstacle::Unreadable),
@@ -141,6 +147,18 @@ fn serve(calls: &CallListener, observation: &mut Observation) -> io::Result<()> 
     Ok(())
 }
 
+/// Serves the calls of processes that the child has left, and notices calls that were interrupted unseen.
+fn serve_pending(calls: &CallListener, observation: &mut Observation) -> io::Result<()> {
+    loop {
+        let received = calls.receive_pending()?;
+        let is_call = matches!(received, Received::Call(_));
+        serve(calls, received, observation)?;
+        if !is_call {
+            return Ok(());
+        }
+    }
+}
+
 /// Leaves a process that serves the calls of those that still run.
 fn serve_others(calls: &CallListener) -> io::Result<()> {
     if lifecycle::fork()?.is_some() {
@@ -148,10 +166,13 @@ fn serve_others(calls: &CallListener) -> io::Result<()> {
     }
     // The build waits until the output of the command is closed.
     let _ = lifecycle::leave_session();
-    let resume = |call: Call| calls.resume(&call);
+    let resume = |received: Received| match received {
+        Received::Call(call) => calls.resume(&call).map(drop),
+        Received::Interrupted | Received::Nothing => Ok(()),
+    };
     while !calls.is_closed() {
         let waited = poll::wait(&mut [Watch::new(calls)], None);
-        if waited.and_then(|()| calls.receive()).and_then(|call| call.map_or(Ok(true), resume)).is_err() {
+        if waited.and_then(|()| calls.receive()).and_then(resume).is_err() {
             break;
         }
     }

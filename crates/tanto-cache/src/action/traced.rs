@@ -67,7 +67,6 @@ impl Action {
 /// Describes the variables, the machine and the user.
 fn everything_else(around: &Surroundings) -> Vec<u8> {
     let SystemName { system, release, host, architecture } = SystemName::query();
-    let (user, mask) = (user::effective(), user::file_mode_mask().unwrap_or_default());
-    let machine = format!("{system} {release} {host} {architecture} {user} {mask}");
+    let machine = format!("{system} {release} {host} {architecture}\n{}", user::credentials());
     [machine.as_bytes(), &variables::of_commands(&around.environment)].join(&0)
 }

@@ -4,15 +4,17 @@ use std::collections::HashSet;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
 
 use tanto_sys::fs::file;
 use tanto_sys::process::traced::{OpenMode, TracedCall};
+use tanto_sys::user;
 
 use super::interpreter::{self, Format};
 use super::own_files::{OwnFiles, Owner, identity};
 use super::system_files::{Place, place};
+use crate::input_recorder::input_list::permissions;
 use crate::input_recorder::obstacle::Obstacle;
 use crate::input_recorder::record::{Record, RecordKind};
 
@@ -31,6 +33,8 @@ pub(super) struct Observation {
     /// All records, to write each once.
     known: HashSet<Vec<u8>>,
     has_begun: bool,
+    /// The permissions that new files do not get.
+    mask: u32,
     /// Nothing is recorded after the first obstacle.
     has_obstacle: bool,
 }
@@ -48,6 +52,7 @@ impl Observation {
             records: Vec::new(),
             known: HashSet::new(),
             has_begun: false,
+            mask: user::file_mode_mask().unwrap_or_default(),
             has_obstacle: false,
         }
     }
@@ -86,15 +91,16 @@ impl Observation {
             TracedCall::Execute { path } => self.execute(path, MAX_INTERPRETERS),
             TracedCall::Create { path } => self.create(path),
             TracedCall::Remove { path } => self.remove(path),
-            TracedCall::Rename { from, to } => {
-                self.remove(from)?;
-                self.write(to, &identity(file::path(to), false))
-            }
+            TracedCall::Rename { from, to, replaces } => self.rename(from, to, *replaces),
             TracedCall::HardLink { from, follow, to } => {
                 // Without a path: a file that the command has opened.
                 from.as_ref().map_or(Ok(()), |from| self.look(from, *follow, RecordKind::Read))?;
-                self.create(to)
+                match from {
+                    Some(from) if metadata(from, *follow).is_err() => self.look(to, false, RecordKind::Looked),
+                    _ => self.create(to),
+                }
             }
+            TracedCall::CreateLink { path } => self.stop(Obstacle::MakesLink, path),
             TracedCall::Change { path, follow } => self.change(path, *follow),
             TracedCall::Connect { path: Some(path) } if fs::symlink_metadata(file::path(path)).is_err() => {
                 self.look(path, true, RecordKind::Looked)
@@ -115,17 +121,23 @@ impl Observation {
         if mode.unnamed {
             return Ok(());
         }
+        let behind = opened_file(path);
+        let path = behind.as_deref().unwrap_or(path);
         let follow = !mode.no_follow && !mode.exclusive;
         let found = metadata(path, follow);
         match &found {
             Ok(_) if mode.exclusive => self.look(path, false, RecordKind::Looked),
-            Ok(data) if mode.writes => self.open_for_writing(path, data, mode),
-            Ok(data) if data.is_dir() || mode.path_only => self.use_dir(path, follow),
+            Ok(data) if mode.writes && !data.is_dir() => self.open_for_writing(path, data, mode),
+            Ok(data) if data.is_dir() => self.use_dir(path, follow),
+            Ok(_) if mode.path_only => {
+                self.look(path, follow, RecordKind::Read)?;
+                self.resolve(path)
+            }
             Ok(data) if data.is_file() || data.is_symlink() => self.look(path, follow, RecordKind::Read),
             Ok(_) if DEVICES.contains(&path) => self.put(RecordKind::Read, 0, path, None),
             Ok(_) if self.place(path, follow)? == Place::Ignored => Ok(()),
             Ok(_) => self.stop(Obstacle::Device, path),
-            Err(_) if mode.creates && has_parent(path) => self.create_file(path),
+            Err(_) if mode.creates && has_parent(path) && !path.ends_with(b"/") => self.create_file(path, mode),
             Err(_) => self.look(path, follow, RecordKind::Looked),
         }
     }
@@ -141,8 +153,10 @@ impl Observation {
         }
         let identity = identity(file::path(path), true);
         match self.own.owner(&identity) {
-            Owner::Command => Ok(()),
-            Owner::OldOutput if mode.truncates && kind.is_file() => self.write(path, &identity),
+            Owner::Command => self.note_way(path, &identity),
+            Owner::OldOutput if mode.truncates && mode.creates && kind.is_file() && self.has_usual_mode(data) => {
+                self.write(path, &identity)
+            }
             Owner::OldOutput => self.stop(Obstacle::OldOutput, path),
             Owner::Other => self.stop(Obstacle::ChangesFile, path),
         }
@@ -162,6 +176,9 @@ impl Observation {
 
     /// Notes that other paths will be relative to a directory, or that its real path will be asked for.
     fn use_dir(&mut self, path: &[u8], follow: bool) -> Step {
+        if self.place(path, follow)? == Place::Ignored {
+            return Ok(());
+        }
         self.look(path, follow, RecordKind::Looked)?;
         self.resolve(path)
     }
@@ -177,12 +194,22 @@ impl Observation {
     }
 
     /// A file that does not exist is created.
-    fn create_file(&mut self, path: &[u8]) -> Step {
+    fn create_file(&mut self, path: &[u8], mode: OpenMode) -> Step {
         if fs::symlink_metadata(file::path(path)).is_ok() {
             // A link whose target does not exist.
             return self.stop(Obstacle::ChangesFile, path);
         }
-        self.write(path, &identity(file::path(path), false))
+        let identity = identity(file::path(path), false);
+        // An old output would be overwritten.
+        if !mode.truncates || mode.exclusive || self.own.owner(&identity) != Owner::OldOutput {
+            self.look(path, false, RecordKind::Looked)?;
+        }
+        self.write(path, &identity)
+    }
+
+    /// Returns whether a file has the permissions of a new one.
+    fn has_usual_mode(&self, data: &Metadata) -> bool {
+        data.permissions().mode() & 0o7777 == 0o666 & !self.mask
     }
 
     /// A directory, link or special file is created, unless there is something.
@@ -190,7 +217,28 @@ impl Observation {
         if fs::symlink_metadata(file::path(path)).is_ok() || !has_parent(path) {
             return self.look(path, false, RecordKind::Looked);
         }
+        self.look(path, false, RecordKind::Looked)?;
         self.write(path, &identity(file::path(path), false))
+    }
+
+    fn rename(&mut self, from: &[u8], to: &[u8], replaces: bool) -> Step {
+        let device = |path: &Path| fs::metadata(path).map(|data| data.dev()).ok();
+        let (source, target) = (file::path(from), file::path(to));
+        let has_target = fs::symlink_metadata(target).is_ok();
+        let fails = fs::symlink_metadata(source).is_err()
+            || source.parent().and_then(device) != target.parent().and_then(device)
+            || has_target && !replaces
+            || fs::metadata(target).is_ok_and(|data| data.is_dir());
+        if fails {
+            self.look(from, false, RecordKind::Looked)?;
+            return self.look(to, false, RecordKind::Looked);
+        }
+        self.remove(from)?;
+        let identity = identity(target, false);
+        if !has_target && self.own.owner(&identity) != Owner::OldOutput {
+            self.look(to, false, RecordKind::Looked)?;
+        }
+        self.write(to, &identity)
     }
 
     fn remove(&mut self, path: &[u8]) -> Step {
@@ -221,14 +269,34 @@ impl Observation {
         let is_new = fs::symlink_metadata(identity).is_err();
         match self.own.owner(identity) {
             Owner::Other if !is_new => return self.stop(Obstacle::ChangesFile, path),
-            _ => {}
+            _ => self.note_way(path, identity)?,
         }
         let target = if is_new { identity.parent().unwrap_or(identity) } else { identity };
         if !file::may_write(target) {
             return self.stop(Obstacle::NotWritable, path);
         }
+        if let Some(dir) = file::path(path).parent() {
+            self.look(dir.as_os_str().as_bytes(), true, RecordKind::Looked)?;
+        }
         self.own.note_written(identity.to_path_buf());
         Ok(())
+    }
+
+    /// Records where links lead on the way to a file that is no input itself.
+    fn note_way(&mut self, path: &[u8], identity: &Path) -> Step {
+        let path = file::path(path);
+        if without_dots(path) == identity {
+            return Ok(());
+        }
+        if let Some(dir) = path.parent() {
+            self.resolve(dir.as_os_str().as_bytes())?;
+        }
+        match fs::read_link(path) {
+            Ok(target) => {
+                self.put(RecordKind::Link, 0, path.as_os_str().as_bytes(), Some(target.as_os_str().as_bytes()))
+            }
+            Err(_) => Ok(()),
+        }
     }
 
     fn list(&mut self, path: &[u8]) -> Step {
@@ -270,15 +338,24 @@ impl Observation {
         if !path.starts_with(b"/") || self.place(path, follow)? == Place::Ignored {
             return Ok(());
         }
-        match self.own.owner(&identity(file::path(path), follow)) {
-            Owner::Command => return Ok(()),
+        let identity = identity(file::path(path), follow);
+        match self.own.owner(&identity) {
+            Owner::Command => return self.note_way(path, &identity),
             Owner::OldOutput if fs::symlink_metadata(file::path(path)).is_ok() => {
                 return self.stop(Obstacle::OldOutput, path);
             }
-            Owner::OldOutput => return self.put(RecordKind::OutputAbsent, 0, b"", None),
+            Owner::OldOutput => {
+                self.note_way(path, &identity)?;
+                return self.put(RecordKind::OutputAbsent, 0, b"", None);
+            }
             Owner::Other => {}
         }
         let found = metadata(path, follow);
+        if let Ok(data) = &found
+            && !data.is_symlink()
+        {
+            self.put(RecordKind::Permissions, 0, path, Some(permissions(data).as_bytes()))?;
+        }
         if !follow && let Ok(data) = &found {
             let target = fs::read_link(file::path(path)).map(PathBuf::into_os_string).unwrap_or_default();
             self.put(RecordKind::Link, 0, path, Some(target.as_bytes()))?;
@@ -289,18 +366,31 @@ impl Observation {
         match found {
             Ok(data) if data.is_file() => self.put(kind, 0, path, None),
             Ok(_) => self.put(RecordKind::Looked, 0, path, None),
-            Err(error) => self.put(RecordKind::Looked, error_code(&error), path, None),
+            Err(error) => {
+                // Messages tell a missing directory from a file in its place.
+                if error.kind() == io::ErrorKind::NotADirectory
+                    && let Some(parent) = file::path(path).parent()
+                {
+                    self.look(parent.as_os_str().as_bytes(), true, RecordKind::Looked)?;
+                }
+                self.put(RecordKind::Looked, error_code(&error), path, None)
+            }
         }
     }
 
     /// Returns how a path may be used; stops at one that may not.
     fn place(&mut self, path: &[u8], follow: bool) -> Step<Place> {
-        let named = place(path);
-        let real = match named {
-            Place::Ordinary => place(identity(file::path(path), follow).as_os_str().as_bytes()),
+        let real = identity(file::path(path), follow);
+        let real_place = place(real.as_os_str().as_bytes());
+        if real_place == Place::Ignored {
+            self.note_way(path, &real)?;
+        }
+        let named = match place(path) {
+            Place::Ignored if has_parents(path) => real_place,
             named => named,
         };
-        if real == Place::Volatile {
+        let real = if named == Place::Ordinary { real_place } else { named };
+        if real == Place::Volatile || names_process_indirectly(path) {
             return self.stop(Obstacle::SystemFile, path);
         }
         Ok(real)
@@ -337,6 +427,40 @@ impl Observation {
 
 fn metadata(path: &[u8], follow: bool) -> io::Result<Metadata> {
     if follow { fs::metadata(file::path(path)) } else { fs::symlink_metadata(file::path(path)) }
+}
+
+/// Returns the path of a regular file or directory that is open, if this is the name of its descriptor.
+fn opened_file(path: &[u8]) -> Option<Vec<u8>> {
+    let target = fs::read_link(file::path(path)).ok().filter(|_| is_descriptor(path))?;
+    let data = fs::metadata(&target).ok().filter(|_| target.is_absolute())?;
+    (data.is_file() || data.is_dir()).then(|| target.into_os_string().into_encoded_bytes())
+}
+
+/// Returns whether a path goes to parent directories.
+fn has_parents(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|component| component == b"..")
+}
+
+/// Returns whether a path may lead through the own directory of a process in another way than by its beginning.
+fn names_process_indirectly(path: &[u8]) -> bool {
+    has_parents(path) && [&b"/proc/self"[..], b"/proc/thread-self"].iter().any(|name| contains(path, name))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// The path without `.` and `..`, as if there were no links.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut short = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(short.pop()),
+            Component::CurDir => {}
+            other => short.push(other),
+        }
+    }
+    short
 }
 
 /// Returns whether a path is that of an open file, `/proc/PID/fd/N`.

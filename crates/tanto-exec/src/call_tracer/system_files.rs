@@ -60,7 +60,11 @@ const OF_DESCRIPTORS: [&[u8]; 5] = [b"/dev/fd", b"/dev/stdin", b"/dev/stdout", b
 
 pub(super) fn place(path: &[u8]) -> Place {
     let is_in = |dir: &&[u8]| path.strip_prefix(*dir).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')));
-    if OF_MACHINE.iter().chain(&OF_DESCRIPTORS).any(is_in) {
+    let is_descriptor = |dir: &&[u8]| {
+        let rest = path.strip_prefix(*dir);
+        rest.is_some_and(|rest| rest.strip_prefix(b"/").unwrap_or(rest).iter().all(u8::is_ascii_digit))
+    };
+    if OF_MACHINE.iter().any(is_in) || OF_DESCRIPTORS.iter().any(is_descriptor) {
         return Place::Ignored;
     }
     if let Some(rest) = path.strip_prefix(b"/proc/") {
@@ -110,6 +114,9 @@ mod tests {
             ("/proc/net/tcp", Place::Volatile),
             ("/sys/class/net", Place::Volatile),
             ("/sys/devices/system/cpu/online", Place::Ignored),
+            ("/dev/fd", Place::Ignored),
+            ("/dev/fd/12", Place::Ignored),
+            ("/dev/fd/12/file", Place::Ordinary),
             ("/dev/stdin", Place::Ignored),
             ("/dev/null", Place::Ordinary),
         ] {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 
 use super::obstacle::Obstacle;
 use super::record::{Record, RecordKind, records};
@@ -38,6 +40,8 @@ pub enum Input {
     Calendar,
     /// An output did not exist before it was written.
     OutputAbsent,
+    /// Kind, permissions and owner of a file, in the form of [`permissions`].
+    Permissions(Vec<u8>, Vec<u8>),
 }
 
 impl Input {
@@ -60,6 +64,7 @@ impl Input {
             (RecordKind::Begun, _) => Some(Input::Program(name)),
             (RecordKind::Loaded, _) => Some(Input::Library(name)),
             (RecordKind::Calendar, _) => Some(Input::Calendar),
+            (RecordKind::Permissions, _) => Some(Input::Permissions(name, value?)),
             (RecordKind::OutputAbsent, _) => Some(Input::OutputAbsent),
             (_, error) if is_path && ABSENT.contains(&error) => Some(Input::Absent(name)),
             // readlink of a file that is no link.
@@ -90,12 +95,18 @@ impl Input {
             Input::Link(name, target) => ("link", name, Some(escaped(target))),
             Input::Resolved(name, result) => ("resolved", name, Some(escaped(result))),
             Input::Written(name) => ("written", name, None),
+            Input::Permissions(name, text) => ("permissions", name, Some(escaped(text))),
             Input::Variable(name, Some(value)) => ("variable", name, Some(escaped(value))),
             Input::Variable(name, None) => ("unset", name, None),
         };
         let value = value.map(|value| format!("\t{value}")).unwrap_or_default();
         format!("{word}\t{}{value}\n", escaped(name))
     }
+}
+
+/// Describes kind, permissions and owner of a file.
+pub fn permissions(data: &Metadata) -> String {
+    format!("{:o} {} {}", data.mode(), data.uid(), data.gid())
 }
 
 /// Text in which a tab, a newline, a backslash or a byte that is no UTF-8 is escaped.

@@ -5,6 +5,7 @@ pub enum Obstacle {
     NotTraced,
     Outlived,
     Killed,
+    Interrupted,
     Unreadable,
     TooLong,
     Foreign,
@@ -20,13 +21,15 @@ pub enum Obstacle {
     ChangesFile,
     RemovesFile,
     NotWritable,
+    MakesLink,
 }
 
 impl Obstacle {
-    const ALL: [(Obstacle, &str); 18] = [
+    const ALL: [(Obstacle, &str); 20] = [
         (Obstacle::NotTraced, "system calls cannot be traced here"),
         (Obstacle::Outlived, "a process outlived it"),
         (Obstacle::Killed, "a process was killed during a system call"),
+        (Obstacle::Interrupted, "a signal interrupted a system call while it was traced"),
         (Obstacle::Unreadable, "the memory of a process could not be read"),
         (Obstacle::TooLong, "its list of inputs is too long"),
         (Obstacle::Foreign, "it makes system calls of another architecture"),
@@ -42,6 +45,7 @@ impl Obstacle {
         (Obstacle::ChangesFile, "it changes a file that it did not create"),
         (Obstacle::RemovesFile, "it removes a file that it did not create"),
         (Obstacle::NotWritable, "it could not write a file"),
+        (Obstacle::MakesLink, "it creates a symbolic link"),
     ];
 
     /// The number in records.

@@ -38,9 +38,11 @@ pub enum RecordKind {
     Obstacle,
     /// A traced command looked for an output before it had written it.
     OutputAbsent,
+    /// Kind, permissions and owner of a file, seen by a traced command.
+    Permissions,
 }
 
-const KINDS: [RecordKind; 17] = [
+const KINDS: [RecordKind; 18] = [
     RecordKind::Begun,
     RecordKind::Forked,
     RecordKind::Ended,
@@ -58,6 +60,7 @@ const KINDS: [RecordKind; 17] = [
     RecordKind::Loaded,
     RecordKind::Obstacle,
     RecordKind::OutputAbsent,
+    RecordKind::Permissions,
 ];
 
 impl Record<'_> {

@@ -62,11 +62,6 @@ pub fn reap(pid: u32) -> bool {
     !matches!(waitpid(Some(raw_pid(pid)), WaitOptions::NOHANG), Ok(None))
 }
 
-/// Reaps all children that have ended. Only for processes that wait for no child in another way.
-pub fn reap_all() {
-    while matches!(waitpid(None, WaitOptions::NOHANG), Ok(Some(_))) {}
-}
-
 fn set(on: bool) -> io::Result<()> {
     // Any process id enables it.
     set_child_subreaper(on.then(getpid)).map_err(|error| call_error("prctl", None, error.into()))

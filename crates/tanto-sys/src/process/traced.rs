@@ -4,7 +4,7 @@ mod decode;
 mod table;
 
 use std::ffi::CString;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, PipeWriter};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{null, null_mut};
@@ -37,32 +37,68 @@ pub struct TracedChild {
 }
 
 /// Starts the first of these programs that exists, each given with its arguments. Traces the calls by which they and their
-/// descendants use files or other processes. This process must have one thread.
+/// descendants use files or other processes. This process must have one thread and no other child, and gets no signals from
+/// then on.
 pub fn spawn(programs: &[Vec<&[u8]>]) -> io::Result<TracedChild> {
     let texts = |words: &Vec<&[u8]>| words.iter().map(|word| CString::new(*word)).collect::<Result<Vec<_>, _>>();
     let programs: Vec<Vec<CString>> = programs.iter().map(texts).collect::<Result<_, _>>()?;
     let (own, other) = SeqpacketSocket::pair()?;
+    let (end, keep) = io::pipe()?;
     // They are for the child.
     let mask = lifecycle::block_signals();
-    if let Some(pid) = lifecycle::fork()? {
-        drop(other);
-        return Ok(TracedChild { pid, calls: receive_listener(&own)? });
+    if let Some(keeper) = lifecycle::fork()? {
+        drop((other, end));
+        let (pid, listener) = receive(&own)?;
+        let calls = listener.map(|listener| CallListener { listener, keeper, keep: Some(keep) });
+        return Ok(TracedChild { pid, calls });
     }
-    drop(own);
-    // Without a filter, the child runs untraced.
-    if let Ok(listener) = install(&filter()) {
-        let _ = other.send(b"x", &[listener.as_fd()]);
+    drop((own, keep));
+    // Without a filter, the command runs untraced.
+    let listener = install(&filter()).ok();
+    let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    // SAFETY: like `fork`, but the new process is a sibling: this one must not be a child of the command. There is
+    // no other thread.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
+        0 => {
+            drop((other, end, listener));
+            execute(&programs, &mask)
+        }
+        pid => {
+            let pid = u32::try_from(pid).unwrap_or(0).to_ne_bytes();
+            let descriptors: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
+            let _ = other.send(&pid, &descriptors);
+            drop((other, listener));
+            keep_filter(&end)
+        }
     }
-    drop(other);
+}
+
+fn execute(programs: &[Vec<CString>], mask: &libc::sigset_t) -> ! {
     // SAFETY: the mask is initialised.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, null_mut()) };
-    for words in &programs {
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, null_mut()) };
+    for words in programs {
         let pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).chain([null()]).collect();
         // SAFETY: the list ends with a null pointer, and its texts with NULs.
         unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
     }
     eprintln!("tanto: {}", io::Error::last_os_error());
     std::process::exit(127)
+}
+
+/// Keeps the filter in use until the other end of the pipe is closed. Makes no traced call.
+fn keep_filter(end: &io::PipeReader) -> ! {
+    let end = end.as_raw_fd().cast_unsigned();
+    let mut byte = [0_u8];
+    // SAFETY: nothing uses the closed descriptors any more; `byte` has room for one byte.
+    unsafe {
+        libc::setsid();
+        if end > 0 {
+            libc::close_range(0, end - 1, 0);
+        }
+        libc::close_range(end + 1, libc::c_uint::MAX, 0);
+        while libc::read(end.cast_signed(), byte.as_mut_ptr().cast(), 1) < 0 {}
+        libc::_exit(0)
+    }
 }
 
 fn filter() -> Vec<libc::sock_filter> {
@@ -95,24 +131,42 @@ fn install(steps: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     })
 }
 
-/// Receives the descriptor from the child; `None` if it has none.
-fn receive_listener(socket: &SeqpacketSocket) -> io::Result<Option<CallListener>> {
+/// Receives the process id of the command, and the descriptor for its calls if there is one.
+fn receive(socket: &SeqpacketSocket) -> io::Result<(u32, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
+    let mut pid = [0; 4];
     let received =
-        retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC));
+        retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut pid)], &mut control, RecvFlags::CMSG_CLOEXEC));
     received.map_err(|error| call_error("recvmsg", None, error.into()))?;
     let descriptors = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
-    Ok(descriptors.flatten().next().map(CallListener))
+    let listener = descriptors.flatten().next();
+    match u32::from_ne_bytes(pid) {
+        0 => Err(call_error("clone", None, io::ErrorKind::Other.into())),
+        pid => Ok((pid, listener)),
+    }
 }
 
 /// Receives the system calls of a child and its descendants.
 #[derive(Debug)]
-pub struct CallListener(OwnedFd);
+pub struct CallListener {
+    listener: OwnedFd,
+    /// A process that keeps the filter in use.
+    keeper: u32,
+    keep: Option<PipeWriter>,
+}
+
+#[derive(Debug)]
+pub enum Received {
+    Call(Call),
+    /// A signal interrupted a call before it was received. The call fails, or is made again.
+    Interrupted,
+    /// There was none.
+    Nothing,
+}
 
 /// A system call that has not been made yet.
 #[derive(Clone, Copy, Debug)]
@@ -136,25 +190,53 @@ const fn ioctl<T>(number: u32) -> libc::Ioctl {
 }
 
 impl CallListener {
-    /// Waits for the next call; `None` if it ended before it was received. Check that there is one with `poll` first.
-    pub fn receive(&self) -> io::Result<Option<Call>> {
+    /// Waits for the next call. Check that there is one with `poll` first.
+    pub fn receive(&self) -> io::Result<Received> {
         // SAFETY: all zero is a valid `seccomp_notif`, and the call requires it.
         let mut it: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: the kernel writes one `seccomp_notif`.
-        let received = unsafe { libc::ioctl(self.0.as_raw_fd(), RECEIVE, &raw mut it) };
+        let received = unsafe { libc::ioctl(self.listener.as_raw_fd(), RECEIVE, &raw mut it) };
         if received != 0 {
             let error = io::Error::last_os_error();
-            let is_over = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR));
-            return if is_over { Ok(None) } else { Err(call_error("ioctl", None, error)) };
+            return match error.raw_os_error() {
+                Some(libc::ENOENT) => Ok(Received::Interrupted),
+                Some(libc::EINTR) => Ok(Received::Nothing),
+                _ => Err(call_error("ioctl", None, error)),
+            };
         }
         let is_foreign = it.data.arch != ARCHITECTURE || it.data.nr >= 0x4000_0000;
         let number = libc::c_long::from(it.data.nr);
-        Ok(Some(Call { id: it.id, thread: it.pid, number, arguments: it.data.args, is_foreign }))
+        let call = Call { id: it.id, thread: it.pid, number, arguments: it.data.args, is_foreign };
+        Ok(Received::Call(call))
     }
 
-    /// Returns whether all traced processes have ended.
+    /// Like `receive`, but does not wait. Finds interrupted calls that `poll` does not show: the kernel counts them.
+    pub fn receive_pending(&self) -> io::Result<Received> {
+        let _alarm = Alarm::repeat()?;
+        self.receive()
+    }
+
+    /// Wakes this process on the processor of the one that makes a call, which shortens the time in which a signal can
+    /// interrupt a call. Since Linux 6.6.
+    pub fn wake_at_once(&self) {
+        const SYNC_WAKE_UP: libc::c_ulong = 1;
+        /// `_IOW('!', 4, __u64)`
+        const SET_FLAGS: libc::Ioctl = libc::_IOW::<u64>(b'!' as u32, 4);
+        // SAFETY: takes a number.
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) };
+    }
+
+    /// Ends the process that keeps the filter in use. Then the filter ends with the last traced process.
+    pub fn release(&mut self) -> io::Result<()> {
+        if self.keep.take().is_some() {
+            lifecycle::wait_and_reap(self.keeper)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether all traced processes have ended; only after `release`.
     pub fn is_closed(&self) -> bool {
-        let mut watch = libc::pollfd { fd: self.0.as_raw_fd(), events: 0, revents: 0 };
+        let mut watch = libc::pollfd { fd: self.listener.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: the pointer is to one `pollfd`. With a timeout of 0 the call does not wait.
         unsafe { libc::poll(&raw mut watch, 1, 0) };
         watch.revents & libc::POLLHUP != 0
@@ -165,7 +247,7 @@ impl CallListener {
         let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
         let mut answer = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags };
         // SAFETY: the kernel reads one `seccomp_notif_resp`.
-        if unsafe { libc::ioctl(self.0.as_raw_fd(), ANSWER, &raw mut answer) } == 0 {
+        if unsafe { libc::ioctl(self.listener.as_raw_fd(), ANSWER, &raw mut answer) } == 0 {
             return Ok(true);
         }
         let error = io::Error::last_os_error();
@@ -175,7 +257,43 @@ impl CallListener {
 
 impl AsRawFd for CallListener {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.listener.as_raw_fd()
+    }
+}
+
+/// Interrupts waiting system calls every millisecond.
+struct Alarm;
+
+impl Alarm {
+    fn repeat() -> io::Result<Alarm> {
+        extern "C" fn ignore(_: libc::c_int) {}
+        // SAFETY: all zero is a valid `sigaction`, the handler does nothing, and the sets are initialised.
+        unsafe {
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            action.sa_sigaction = ignore as *const () as usize;
+            libc::sigaction(libc::SIGALRM, &raw const action, null_mut());
+            let mut set = MaybeUninit::uninit();
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGALRM);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), null_mut());
+        }
+        Alarm::set(1_000)
+    }
+
+    fn set(microseconds: libc::suseconds_t) -> io::Result<Alarm> {
+        let time = libc::timeval { tv_sec: 0, tv_usec: microseconds };
+        let timer = libc::itimerval { it_interval: time, it_value: time };
+        // SAFETY: the timer is initialised; null asks for no old one.
+        match unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, null_mut()) } {
+            0 => Ok(Alarm),
+            _ => Err(call_error("setitimer", None, io::Error::last_os_error())),
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        std::mem::forget(Alarm::set(0));
     }
 }
 

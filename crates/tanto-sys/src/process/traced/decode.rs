@@ -7,6 +7,9 @@ use std::os::unix::ffi::OsStringExt;
 use super::table::{CallKind, Follow, OpenFlags, PathArgument, kind_of};
 use super::{Call, NEW_NAMESPACES};
 
+/// The offset of `resolve` in `struct open_how`.
+const RESOLVE: u64 = 16;
+
 /// What a call is about to do. Paths are absolute, but may contain `..`; `None`: a file that is open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TracedCall {
@@ -38,16 +41,22 @@ pub enum TracedCall {
     Execute {
         path: Vec<u8>,
     },
-    /// Creates a directory, a link or a special file.
+    /// Creates a directory or a special file.
     Create {
+        path: Vec<u8>,
+    },
+    /// Creates a symbolic link.
+    CreateLink {
         path: Vec<u8>,
     },
     Remove {
         path: Vec<u8>,
     },
+    /// `replaces`: also if `to` exists.
     Rename {
         from: Vec<u8>,
         to: Vec<u8>,
+        replaces: bool,
     },
     /// Both exist, and get each other's name.
     Exchange,
@@ -122,6 +131,9 @@ impl Call {
         Ok(match kind_of(self.number) {
             None => TracedCall::Untraceable,
             Some(CallKind::Other(call)) => call,
+            Some(CallKind::Open(_, OpenFlags::How(at))) if self.number_at(self.arguments[at] + RESOLVE)? != 0 => {
+                TracedCall::Untraceable
+            }
             Some(CallKind::Open(path, flags)) => {
                 let mode = OpenMode::of(self.open_flags(flags)?);
                 self.path(path)?.map_or(TracedCall::Harmless, |path| TracedCall::Open { path, mode })
@@ -135,12 +147,15 @@ impl Call {
             Some(CallKind::List) => TracedCall::List { path: self.descriptor(self.arguments[0])? },
             Some(CallKind::Execute(path)) => TracedCall::Execute { path: self.path_or_descriptor(path)? },
             Some(CallKind::Create(path)) => TracedCall::Create { path: self.path_or_descriptor(path)? },
+            Some(CallKind::CreateLink(path)) => TracedCall::CreateLink { path: self.path_or_descriptor(path)? },
             Some(CallKind::Remove(path)) => TracedCall::Remove { path: self.path_or_descriptor(path)? },
             Some(CallKind::Rename { from, to, flags }) => {
-                if flags.is_some_and(|at| self.arguments[at] & u64::from(libc::RENAME_EXCHANGE) != 0) {
+                let has = |flag: u32| flags.is_some_and(|at| self.arguments[at] & u64::from(flag) != 0);
+                if has(libc::RENAME_EXCHANGE) {
                     return Ok(TracedCall::Exchange);
                 }
-                TracedCall::Rename { from: self.path_or_descriptor(from)?, to: self.path_or_descriptor(to)? }
+                let replaces = !has(libc::RENAME_NOREPLACE);
+                TracedCall::Rename { from: self.path_or_descriptor(from)?, to: self.path_or_descriptor(to)?, replaces }
             }
             Some(CallKind::HardLink { from, follow, to }) => TracedCall::HardLink {
                 from: self.path(from)?,
@@ -182,7 +197,7 @@ impl Call {
         if address == 0 {
             return Ok(None);
         }
-        let path = self.with_own_id(self.read_text(address)?);
+        let path = self.with_own_id(without_doubles(&self.read_text(address)?));
         if path.is_empty() || path.starts_with(b"/") {
             return Ok(Some(path).filter(|path| !path.is_empty()));
         }
@@ -197,12 +212,20 @@ impl Call {
 
     /// `/proc/self` is another directory in this process.
     fn with_own_id(&self, path: Vec<u8>) -> Vec<u8> {
-        let rest = [&b"/proc/self"[..], b"/proc/thread-self"].iter().find_map(|own| path.strip_prefix(*own));
-        match rest {
-            Some(rest) if matches!(rest.first(), None | Some(b'/')) => {
-                [format!("/proc/{}", self.thread).as_bytes(), rest].concat()
-            }
-            _ => path,
+        /// Directories of each process, and theirs in `/proc/PID`.
+        const OWN: [(&[u8], &str); 6] = [
+            (b"/proc/self", ""),
+            (b"/proc/thread-self", ""),
+            (b"/dev/fd", "/fd"),
+            (b"/dev/stdin", "/fd/0"),
+            (b"/dev/stdout", "/fd/1"),
+            (b"/dev/stderr", "/fd/2"),
+        ];
+        let below = |own: &[u8]| path.strip_prefix(own).filter(|rest| matches!(rest.first(), None | Some(b'/')));
+        let found = OWN.iter().find_map(|(own, real)| Some((real, below(own)?)));
+        match found {
+            Some((real, rest)) => [format!("/proc/{}{real}", self.thread).as_bytes(), rest].concat(),
+            None => path,
         }
     }
 
@@ -224,7 +247,9 @@ impl Call {
         } else {
             format!("/proc/{thread}/fd/{number}")
         };
-        Ok(fs::read_link(link)?.into_os_string().into_vec())
+        let path = fs::read_link(link)?.into_os_string().into_vec();
+        // A removed directory has no path.
+        if path.ends_with(b" (deleted)") { Err(io::ErrorKind::NotFound.into()) } else { Ok(path) }
     }
 
     fn socket(&self) -> TracedCall {
@@ -258,5 +283,37 @@ impl Call {
     fn read_exactly(&self, address: u64, room: &mut [u8]) -> io::Result<()> {
         let length = self.read(address, room)?;
         if length == room.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+}
+
+/// Removes repeated slashes, and the components `.` between others.
+fn without_doubles(path: &[u8]) -> Vec<u8> {
+    let mut short: Vec<u8> = Vec::with_capacity(path.len());
+    for &byte in path {
+        if byte == b'/' && short.ends_with(b"/.") {
+            short.pop();
+        } else if byte != b'/' || !short.ends_with(b"/") {
+            short.push(byte);
+        }
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shortened() {
+        for (path, short) in [
+            ("//proc///self", "/proc/self"),
+            ("/a/./b/././c/", "/a/b/c/"),
+            ("../x", "../x"),
+            ("./x", "./x"),
+            ("/.", "/."),
+            ("", ""),
+        ] {
+            assert_eq!(without_doubles(path.as_bytes()), short.as_bytes(), "{path}");
+        }
     }
 }

@@ -45,8 +45,10 @@ pub(super) enum CallKind {
     /// The names in an open directory.
     List,
     Execute(PathArgument),
-    /// Creates a directory, a link or a special file.
+    /// Creates a directory or a special file.
     Create(PathArgument),
+    /// Creates a symbolic link.
+    CreateLink(PathArgument),
     Remove(PathArgument),
     /// `flags`: an argument.
     Rename {
@@ -105,7 +107,7 @@ const COMMON: &[(c_long, CallKind)] = &[
     (libc::SYS_execveat, CallKind::Execute(at(1))),
     (libc::SYS_mkdirat, CallKind::Create(at(1))),
     (libc::SYS_mknodat, CallKind::Create(at(1))),
-    (libc::SYS_symlinkat, CallKind::Create(at(2))),
+    (libc::SYS_symlinkat, CallKind::CreateLink(at(2))),
     (libc::SYS_unlinkat, CallKind::Remove(at(1))),
     (libc::SYS_renameat2, CallKind::Rename { from: at(1), to: at(3), flags: Some(4) }),
     (libc::SYS_linkat, CallKind::HardLink { from: at(1), follow: Follow::If(4), to: at(3) }),
@@ -165,7 +167,7 @@ const OLD: &[(c_long, CallKind)] = &[
     (libc::SYS_getdents, CallKind::List),
     (libc::SYS_mkdir, CallKind::Create(path(0))),
     (libc::SYS_mknod, CallKind::Create(path(0))),
-    (libc::SYS_symlink, CallKind::Create(path(1))),
+    (libc::SYS_symlink, CallKind::CreateLink(path(1))),
     (libc::SYS_unlink, CallKind::Remove(path(0))),
     (libc::SYS_rmdir, CallKind::Remove(path(0))),
     (libc::SYS_rename, CallKind::Rename { from: path(0), to: path(1), flags: None }),
