@@ -146,10 +146,14 @@ def components(path):
         elif name not in ("", "."):
             found = os.path.join(found, name)
             yield found
-            if os.path.islink(found):
-                found = os.path.join(os.path.dirname(found), os.readlink(found))
-                yield from components(found)
-                found = os.path.realpath(found)
+            try:
+                target = os.readlink(found)
+            except OSError:
+                # No link. Those in /proc can disappear at any time: another process may have the number of one that has ended.
+                continue
+            found = os.path.join(os.path.dirname(found), target)
+            yield from components(found)
+            found = os.path.realpath(found)
 
 
 def compare(tanto, compiler, case):
