@@ -201,7 +201,7 @@ def input_lists(directory):
     crates/tanto-cache/src/entry.rs."""
     for path in directory.glob("actions/??/*"):
         content = path.read_bytes()
-        if not content.startswith(b"TCA1"):
+        if not content.startswith(b"TCA2"):
             raise SystemExit(f"{path}: not the format of this script")
         entries, at = content[37], 38
         for _ in range(entries):
