@@ -209,7 +209,8 @@ def input_lists(directory):
             packed = content[at + 12 : at + 12 + length]
             # The last byte of a number is below 0x80.
             yield length, sum(byte < 0x80 for byte in packed)
-            at += 12 + length + 32
+            # The digest, and whether outputs must be absent.
+            at += 12 + length + 32 + 1
             at += 4 + 33 * int.from_bytes(content[at : at + 4], "little")
             for _ in range(2):
                 at += 33 if content[at] else 1
