@@ -170,7 +170,7 @@ impl ActionCache {
             inputs: evaluation.digest,
             places: action.places.clone(),
             needs_absent_outputs: inputs.inputs().contains(&Input::OutputAbsent),
-            mask: if action.is_traced() { user::file_mode_mask() } else { None },
+            mask: action.is_traced().then(|| user::file_mode_mask().unwrap_or_default()),
             outputs: action.outputs.clone(),
             depfile: action.depfile.clone(),
             text: text.to_vec(),
