@@ -30,9 +30,9 @@ pub(crate) struct Surroundings {
     variables: Vec<u8>,
     /// Directories for temporary files.
     temporary: Vec<Vec<u8>>,
-    /// What a traced command can ask for without naming a file. Computed for the first one.
-    everything_else: OnceCell<Vec<u8>>,
-    /// A reason that applies to all commands.
+    /// Variables, machine and user, on which a traced command may depend. Computed for the first one.
+    whole_environment: OnceCell<Vec<u8>>,
+    /// A reason that applies to all compiles.
     obstacle: Option<NotCacheable>,
 }
 
@@ -123,7 +123,7 @@ impl Surroundings {
             variables,
             temporary,
             obstacle,
-            everything_else: OnceCell::new(),
+            whole_environment: OnceCell::new(),
         }
     }
 

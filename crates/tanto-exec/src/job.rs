@@ -36,7 +36,7 @@ pub enum InputRecording {
     Off,
     /// By a library in its programs.
     Library,
-    /// By its system calls. Needs `RunnerOptions::call_tracer`, and the declared outputs.
+    /// By its system calls. Needs the declared outputs, and a program with the subcommand of the call tracer.
     SystemCalls,
 }
 

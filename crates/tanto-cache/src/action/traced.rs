@@ -38,7 +38,7 @@ impl Action {
         }
         files.outputs.iter().for_each(|output| key.put(output));
         key.put(b"");
-        key.put(around.everything_else.get_or_init(|| everything_else(around)));
+        key.put(around.whole_environment.get_or_init(|| whole_environment(around)));
         Ok(Action {
             key: key.digest(),
             places: Places::NONE,
@@ -65,7 +65,7 @@ impl Action {
 }
 
 /// Describes the variables, the machine and the user.
-fn everything_else(around: &Surroundings) -> Vec<u8> {
+fn whole_environment(around: &Surroundings) -> Vec<u8> {
     let SystemName { system, release, host, architecture } = SystemName::query();
     let machine = format!("{system} {release} {host} {architecture}\n{}", user::credentials());
     [machine.as_bytes(), &variables::of_commands(&around.environment)].join(&0)

@@ -52,32 +52,32 @@ impl Identity {
 
 #[derive(Default)]
 pub(super) struct Lines {
-    /// The ways in which places are hidden: at most four in a build.
-    ways: Vec<Places>,
-    /// That of the current list.
-    way: usize,
-    /// By the name, the aspect and the way. With the round in which they were confirmed.
+    /// All sets of hidden places: at most four in a build.
+    hidden: Vec<Places>,
+    /// The set of the current list.
+    current: usize,
+    /// By the name, the aspect and the set. With the round in which they were confirmed.
     known: Map<(NameId, Aspect, usize), (Line, u64)>,
 }
 
 impl Lines {
     /// Prepares for a list in which these places are hidden.
     pub(super) fn begin(&mut self, places: &Places) {
-        self.way = self.ways.iter().position(|way| way == places).unwrap_or_else(|| {
-            self.ways.push(places.clone());
-            self.ways.len() - 1
+        self.current = self.hidden.iter().position(|hidden| hidden == places).unwrap_or_else(|| {
+            self.hidden.push(places.clone());
+            self.hidden.len() - 1
         });
     }
 
     /// Returns a line that was confirmed in this round.
     pub(super) fn find(&self, input: &InputName<'_>, round: u64) -> Option<Line> {
-        let key = (input.id?, input.aspect, self.way);
+        let key = (input.id?, input.aspect, self.current);
         self.known.get(&key).filter(|(_, confirmed)| *confirmed == round).map(|(line, _)| *line)
     }
 
     pub(super) fn insert(&mut self, input: &InputName<'_>, round: u64, line: Line) {
         if let Some(id) = input.id {
-            self.known.insert((id, input.aspect, self.way), (line, round));
+            self.known.insert((id, input.aspect, self.current), (line, round));
         }
     }
 }

@@ -212,13 +212,11 @@ impl Observation {
         data.permissions().mode() & 0o7777 == 0o666 & !self.mask
     }
 
-    /// A directory, link or special file is created, unless there is something.
+    /// A directory, hard link or special file is created. This fails if there is something at its path.
     fn create(&mut self, path: &[u8]) -> Step {
-        if fs::symlink_metadata(file::path(path)).is_ok() || !has_parent(path) {
-            return self.look(path, false, RecordKind::Looked);
-        }
+        let fails = fs::symlink_metadata(file::path(path)).is_ok() || !has_parent(path);
         self.look(path, false, RecordKind::Looked)?;
-        self.write(path, &identity(file::path(path), false))
+        if fails { Ok(()) } else { self.write(path, &identity(file::path(path), false)) }
     }
 
     fn rename(&mut self, from: &[u8], to: &[u8], replaces: bool) -> Step {

@@ -277,15 +277,15 @@ impl Alarm {
             libc::sigaddset(set.as_mut_ptr(), libc::SIGALRM);
             libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), null_mut());
         }
-        Alarm::set(1_000)
+        Alarm::set(1_000).map(|()| Alarm)
     }
 
-    fn set(microseconds: libc::suseconds_t) -> io::Result<Alarm> {
+    fn set(microseconds: libc::suseconds_t) -> io::Result<()> {
         let time = libc::timeval { tv_sec: 0, tv_usec: microseconds };
         let timer = libc::itimerval { it_interval: time, it_value: time };
         // SAFETY: the timer is initialised; null asks for no old one.
         match unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, null_mut()) } {
-            0 => Ok(Alarm),
+            0 => Ok(()),
             _ => Err(call_error("setitimer", None, io::Error::last_os_error())),
         }
     }
@@ -293,7 +293,7 @@ impl Alarm {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        std::mem::forget(Alarm::set(0));
+        let _ = Alarm::set(0);
     }
 }
 
