@@ -100,9 +100,7 @@ impl ActionCache {
 
     fn matching<'f>(&mut self, file: &'f ActionFile, action: &Action) -> Option<(&'f ActionResult, Evaluation)> {
         let mut last = None;
-        let has_output =
-            action.outputs.iter().chain(&action.depfile).any(|path| fs::symlink_metadata(file::path(path)).is_ok());
-        for entry in file.entries.iter().filter(|entry| !(entry.needs_absent_outputs && has_output)) {
+        for entry in file.entries.iter().filter(|entry| !entry.needs_absent_outputs || !has_output(action)) {
             let is_same = last.as_ref().is_some_and(|(list, _)| *list == &entry.list);
             if !is_same {
                 let names = self.names.unpack(&entry.list);
@@ -211,4 +209,8 @@ impl ActionCache {
             let _ = maintenance::collect(&dir, max_bytes);
         }
     }
+}
+
+fn has_output(action: &Action) -> bool {
+    action.outputs.iter().chain(&action.depfile).any(|path| fs::symlink_metadata(file::path(path)).is_ok())
 }

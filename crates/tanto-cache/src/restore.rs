@@ -4,12 +4,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tanto_cas::{Digest, FileDigest, RecentDigests};
 use tanto_sys::fs::dir::clone_content;
 use tanto_sys::fs::fingerprint::FileSystems;
+use tanto_sys::fs::new_file::NewFile;
 use tanto_sys::fs::stat::Stat;
 
 use crate::cache_dir::{Blob, CacheDir};
@@ -119,31 +119,17 @@ impl Target {
     }
 }
 
-/// Makes the names of temporary files unique within this process.
-static NEXT: AtomicU32 = AtomicU32::new(0);
-
 /// Replaces an output by a new file, which is complete when it gets its name. Links of the old one keep the old content.
 fn replace(path: &Path, target: Target, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<File> {
-    let temp_path = temp_path(path);
-    let mode = if is_executable { 0o777 } else { 0o666 };
-    let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp_path).and_then(|mut file| {
-        fill(&mut file, blob)?;
-        file.set_modified(UNIX_EPOCH + Duration::from_nanos(u64::try_from(mtime).unwrap_or(0)))?;
-        target.clear(path)?;
-        fs::rename(&temp_path, path)?;
-        Ok(file)
-    });
-    written.inspect_err(|_| drop(fs::remove_file(&temp_path)))
+    let mut new = NewFile::create(path, if is_executable { 0o777 } else { 0o666 })?;
+    fill(new.file(), blob)?;
+    new.file().set_modified(UNIX_EPOCH + Duration::from_nanos(u64::try_from(mtime).unwrap_or(0)))?;
+    target.clear(path)?;
+    new.publish(path)
 }
 
 fn fill(file: &mut File, blob: &Blob) -> io::Result<()> {
     if clone_content(&blob.file, file).is_ok() { Ok(()) } else { file.write_all(&blob.content) }
-}
-
-fn temp_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(format!(".tanto-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    name.into()
 }
 
 /// Usually, the depfile is read and removed next.

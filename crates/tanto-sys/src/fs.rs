@@ -8,6 +8,7 @@ pub mod fingerprint;
 pub mod inotify;
 pub mod lock;
 pub mod mounts;
+pub mod new_file;
 pub mod page_cache;
 pub mod private_files;
 pub mod spool;

@@ -214,6 +214,11 @@ pub fn wait_for_known_files() {
     wait_until(fine_now().saturating_add(ticks()));
 }
 
+/// Returns how long after its last change a file is no longer racy on most file systems.
+pub fn time_until_known() -> Duration {
+    Duration::from_nanos(2 * ticks().unsigned_abs())
+}
+
 /// Waits until the clock of file systems has passed a time, unless that is far in the future.
 fn wait_until(time: i64) {
     let limit = coarse_now().saturating_add(2 * MAX_TICKS);
