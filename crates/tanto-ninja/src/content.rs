@@ -13,9 +13,11 @@ mod table;
 
 use std::path::PathBuf;
 
-use tanto_cas::FileDigest;
+use tanto_cas::{Digest, FileDigest};
 use tanto_sys::fs::file_stamp::coarse_now;
+use tanto_sys::fs::fingerprint::{FileState, Trust};
 
+use crate::hash::Map;
 use crate::ids::NodeId;
 
 use self::file::ContentFile;
@@ -39,6 +41,8 @@ pub struct Contents {
     pub(crate) is_unchanged: bool,
     /// The sum of the fingerprints of all prefetched files, if the content of all is known.
     pub(crate) sum: Option<u64>,
+    /// Racy files that were read at the end of the build, to record what commands were run with.
+    just_read: Map<NodeId, FileDigest>,
 }
 
 impl Contents {
@@ -51,6 +55,7 @@ impl Contents {
             retimed: 0,
             is_unchanged: false,
             sum: None,
+            just_read: Map::default(),
         }
     }
 
@@ -58,6 +63,7 @@ impl Contents {
     pub fn reset(&mut self) {
         self.ids.clear();
         self.last_changes.clear();
+        self.just_read.clear();
         self.begin_walk();
     }
 
@@ -112,6 +118,19 @@ impl Contents {
             before.is_some_and(|entry| entry.digest == found.digest && entry.fingerprint != found.state.fingerprint);
         self.retimed += usize::from(is_source && is_retimed);
         changed
+    }
+
+    /// Notes that a file was read for the records of commands, so that a racy one is not read again for each record.
+    pub(crate) fn note_read_for_records(&mut self, node: NodeId, key: PathKey, found: &FileDigest, is_source: bool) {
+        self.note_read(key, found, is_source);
+        if found.trust != Trust::Known {
+            self.just_read.insert(node, *found);
+        }
+    }
+
+    /// Returns the digest of a file in this state that was read for the records of commands.
+    pub(crate) fn just_read(&self, node: NodeId, state: FileState) -> Option<Digest> {
+        self.just_read.get(&node).filter(|found| found.state == state).map(|found| found.digest)
     }
 
     pub(crate) fn last_change(&self, node: NodeId) -> Option<u32> {

@@ -75,7 +75,7 @@ impl ContentRecorder {
         if self.reader.is_none() {
             self.reader = BackgroundReader::start(self.recent.clone()).ok();
         }
-        self.reader.iter().for_each(|reader| reader.read(node, path));
+        self.reader.iter_mut().for_each(|reader| reader.queue(node, path));
     }
 
     /// Returns whether no directory on the way to a file was replaced during the build. A directory whose entries changed
@@ -284,7 +284,7 @@ impl NinjaFrontend<'_, '_> {
         let unread = unread.iter().copied().zip(self.scan.read_digests(&unread, threads));
         for (file, found) in known.into_iter().chain(unread) {
             match found.filter(|found| self.is_stable(file, found, recorder)) {
-                Some(found) => self.scan.note_read(file, &found),
+                Some(found) => self.scan.note_read_for_records(file, &found),
                 None => _ = unstable.insert(file),
             }
         }

@@ -207,6 +207,9 @@ impl Scan<'_, '_> {
         if let Some(entry) = contents.table().file(key).filter(|entry| entry.is_of(state)) {
             return Some(entry.digest);
         }
+        if let Some(digest) = contents.just_read(node, state) {
+            return Some(digest);
+        }
         let found = self.disk.digest(path, &self.systems).ok().flatten()?;
         if found.state.fingerprint != state.fingerprint {
             return None;

@@ -78,10 +78,10 @@ impl Scan<'_, '_> {
         map_parallel(workers, pieces, work).concat()
     }
 
-    pub(crate) fn note_read(&mut self, node: NodeId, found: &FileDigest) {
+    pub(crate) fn note_read_for_records(&mut self, node: NodeId, found: &FileDigest) {
         let is_source = self.graph.in_edge(node).is_none();
         let key = PathKey::of(self.graph.path(node));
-        self.contents.iter_mut().for_each(|contents| _ = contents.note_read(key, found, is_source));
+        self.contents.iter_mut().for_each(|contents| contents.note_read_for_records(node, key, found, is_source));
     }
 
     /// Returns whether a file is long and no command uses it. It is not read: its state stands for its content.

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::thread;
 
 use rustix::thread::sched_getaffinity;
@@ -9,8 +10,13 @@ use rustix::thread::sched_getaffinity;
 use crate::cgroup_paths::{CgroupPaths, CgroupTree, read_small_file};
 
 /// Returns the number of processors that this process may use: its affinity mask, or fewer if a control group's quota
-/// allows fewer. Reads several files; avoid it in builds with nothing to do.
+/// allows fewer. The first call reads several files; avoid it in builds with nothing to do.
 pub fn count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(determine_count)
+}
+
+fn determine_count() -> usize {
     let counts = (group_quota(Path::new("/")), affinity());
     let count = match counts {
         (Some(quota), Some(mask)) => quota.min(mask),
