@@ -5,6 +5,7 @@ mod file_traits;
 mod known_files;
 mod lines;
 mod list;
+mod progress;
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -110,6 +111,7 @@ pub(crate) struct Observer {
     /// By content.
     traits: Map<Digest, FileTraits>,
     lines: lines::Lines,
+    progress: progress::Progress,
     scratch: list::Scratch,
 }
 
@@ -126,6 +128,7 @@ impl Observer {
             recent,
             traits: Map::default(),
             lines: lines::Lines::default(),
+            progress: progress::Progress::default(),
             scratch: list::Scratch::default(),
         }
     }

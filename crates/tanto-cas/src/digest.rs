@@ -98,23 +98,23 @@ impl FromStr for Digest {
 }
 
 /// Determines the digest and size of the bytes that it is given.
-#[derive(Default)]
-pub(crate) struct Hasher {
+#[derive(Clone, Default)]
+pub struct Hasher {
     state: Sha256,
     size: u64,
 }
 
 impl Hasher {
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         self.state.update(bytes);
         self.size += bytes.len() as u64;
     }
 
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.size
     }
 
-    pub(crate) fn finish(self) -> BlobInfo {
+    pub fn finish(self) -> BlobInfo {
         BlobInfo { digest: Digest(self.state.finalize().into()), size: self.size }
     }
 }

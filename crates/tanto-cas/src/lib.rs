@@ -8,7 +8,7 @@ mod recent_digests;
 pub mod store;
 pub mod tree;
 
-pub use self::digest::{BlobInfo, Digest, DigestTextError};
+pub use self::digest::{BlobInfo, Digest, DigestTextError, Hasher};
 pub use self::file_digest::FileDigest;
 pub use self::manifest::Manifest;
 pub use self::recent_digests::RecentDigests;

@@ -61,12 +61,13 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Prepares for a list in which these places are hidden.
-    pub(super) fn begin(&mut self, places: &Places) {
+    /// Prepares for a list in which these places are hidden. Returns the number of the set.
+    pub(super) fn begin(&mut self, places: &Places) -> usize {
         self.current = self.hidden.iter().position(|hidden| hidden == places).unwrap_or_else(|| {
             self.hidden.push(places.clone());
             self.hidden.len() - 1
         });
+        self.current
     }
 
     /// Returns a line that was confirmed in this round.

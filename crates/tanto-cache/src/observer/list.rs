@@ -8,7 +8,7 @@ use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
 use tanto_sys::fs::stat::FileKind;
 
 use super::lines::{Identity, Line, NameId};
-use super::{Aspect, Map, Observer, Seen};
+use super::{Aspect, Observer, Seen};
 use crate::places::Places;
 
 /// A name in a list of inputs, with placeholders.
@@ -33,37 +33,9 @@ pub(crate) struct Evaluation {
 /// Buffers.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// Lines, and how files are related to earlier ones.
-    text: Vec<u8>,
     line: Vec<u8>,
     path: Vec<u8>,
     value: Vec<u8>,
-    paths: Map<(u64, u64), u32>,
-    same: SameContent,
-}
-
-/// Files with equal content. Compilers treat them as one if they are the same file (clang) or have the same mtime in
-/// seconds (gcc's `#pragma once`).
-#[derive(Default)]
-struct SameContent(Map<Digest, Vec<FileAndTime>>);
-
-struct FileAndTime {
-    file: (u64, u64),
-    second: i64,
-}
-
-impl SameContent {
-    /// Returns which earlier file is the same one, and which has the same mtime; 0 if none.
-    fn classify(&mut self, content: Digest, file: (u64, u64), mtime: i64) -> [u8; 2] {
-        let new = FileAndTime { file, second: mtime.div_euclid(1_000_000_000) };
-        let before = self.0.entry(content).or_default();
-        let place = |is_same: &dyn Fn(&FileAndTime) -> bool| {
-            before.iter().position(is_same).map_or(0, |at| u8::try_from(at + 1).unwrap_or(u8::MAX))
-        };
-        let classes = [place(&|it| it.file == new.file), place(&|it| it.second == new.second)];
-        before.push(new);
-        classes
-    }
 }
 
 impl Observer {
@@ -84,34 +56,27 @@ impl Observer {
 
     /// Like `evaluate`, but never confirms valid sightings.
     pub(crate) fn evaluate_as_seen(&mut self, names: &[InputName<'_>], places: &Places) -> Option<Evaluation> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.lines.begin(places);
-        scratch.text.clear();
-        scratch.same.0.clear();
-        scratch.paths.clear();
-        let (mut seen_at, mut newest) = (i64::MAX, i64::MIN);
-        let mut is_known = true;
-        for input in names {
-            let Some(line) = self.line(input, places, &mut scratch) else {
-                is_known = false;
-                break;
-            };
-            seen_at = seen_at.min(line.at);
-            if let Identity::File { mtime, .. } = line.identity {
-                newest = newest.max(mtime);
-            }
-            scratch.append(&line);
+        let set = self.lines.begin(places);
+        let done = self.progress.begin(names, (self.round, set));
+        for name in &names[done..] {
+            let (line, is_lasting) = self.line(name, places)?;
+            self.progress.add(name, &line, is_lasting);
         }
-        let digest = Digest::of(&scratch.text);
-        self.scratch = scratch;
-        is_known.then_some(Evaluation { digest, seen_at, newest })
+        Some(self.progress.evaluation())
     }
 
-    /// Returns `None` if the input cannot be compared.
-    fn line(&mut self, input: &InputName<'_>, places: &Places, scratch: &mut Scratch) -> Option<Line> {
+    /// Returns a line, and whether it stays as it is in this round; `None` if the input cannot be compared.
+    fn line(&mut self, input: &InputName<'_>, places: &Places) -> Option<(Line, bool)> {
         if let Some(line) = self.lines.find(input, self.round) {
-            return Some(line);
+            return Some((line, true));
         }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let found = self.new_line(input, places, &mut scratch);
+        self.scratch = scratch;
+        found
+    }
+
+    fn new_line(&mut self, input: &InputName<'_>, places: &Places, scratch: &mut Scratch) -> Option<(Line, bool)> {
         let &InputName { aspect, name, .. } = input;
         let path = places.show_in_path(name, &mut scratch.path);
         let sighting = self.see(aspect, path);
@@ -123,28 +88,11 @@ impl Observer {
         let at = if aspect == Aspect::Variable { i64::MAX } else { sighting.at };
         let line = Line { digest: Digest::of(text), identity: Identity::of(&sighting.seen), at };
         let sighting = sighting.clone();
-        if self.is_valid(aspect, &sighting) {
+        let is_lasting = self.is_valid(aspect, &sighting);
+        if is_lasting {
             self.lines.insert(input, self.round, line);
         }
-        Some(line)
-    }
-}
-
-impl Scratch {
-    fn append(&mut self, line: &Line) {
-        let Scratch { text, same, paths, .. } = self;
-        text.extend_from_slice(&line.digest.0);
-        match line.identity {
-            Identity::None => {}
-            Identity::Name(file) => {
-                // Compilers search a directory with two names once.
-                let new = u32::try_from(paths.len()).unwrap_or(u32::MAX);
-                text.extend_from_slice(&paths.entry(file).or_insert(new).to_le_bytes());
-            }
-            Identity::File { content, device_and_inode, mtime } => {
-                text.extend_from_slice(&same.classify(content, device_and_inode, mtime));
-            }
-        }
+        Some((line, is_lasting))
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::input_names::NameTable;
 use crate::places::Places;
 use tanto_sys::fs::fingerprint::wait_for_known_files;
-use tanto_testing::Scratch;
+use tanto_testing::{Random, Scratch, seeds};
 
 fn observer() -> Observer {
     Observer::new(
@@ -269,4 +269,61 @@ fn remembered_lines_do_not_change_the_digest() {
             assert!(digests[0].is_some() && digests == [digests[0]; 3], "{change}");
         }
     }
+}
+
+/// Lists with common beginnings, of more names than there are between two points, and of files that change meanwhile.
+#[test]
+fn the_last_list_does_not_change_the_digest_of_the_next() {
+    for seed in seeds(20) {
+        let mut random = Random::new(seed);
+        let dir = Scratch::new(&format!("cache-observer-progress-{seed}"));
+        let files: Vec<String> = (0..120).map(|number| format!("{}/{number}", number % 7)).collect();
+        for file in &files {
+            dir.write(file, random.below(30).to_string());
+        }
+        let names: Vec<Vec<u8>> = files.iter().map(|file| dir.bytes(file)).collect();
+        let mut all: Vec<InputName<'_>> = Vec::new();
+        for name in &names {
+            let aspect = *random.pick(&[Aspect::Content, Aspect::Content, Aspect::Presence, Aspect::Resolved]);
+            all.push(InputName { aspect, name, id: None });
+        }
+        NameTable::open(&dir.at("names")).pack(&mut all).unwrap();
+        if random.chance(80) {
+            wait_for_known_files();
+        }
+        let mut observer = observer();
+        for _ in 0..30 {
+            let rare = random.below(30);
+            let list: Vec<_> = all.iter().filter(|_| random.below(30) >= rare || random.chance(90)).copied().collect();
+            match random.below(10) {
+                0 => {
+                    dir.write(&files[random.below(files.len())], random.below(30).to_string());
+                    observer.distrust_all();
+                }
+                1 => observer.distrust_all(),
+                _ => {}
+            }
+            let hidden = random.pick(&[Places::NONE, Places::new(dir.text(), "")]).clone();
+            let digest = observer.evaluate_as_seen(&list, &hidden).map(|it| it.digest);
+            let fresh = super::tests::observer().evaluate_as_seen(&list, &hidden).map(|it| it.digest);
+            assert!(digest.is_some() && digest == fresh, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_racy_file_is_read_again_for_each_list() {
+    let dir = Scratch::new("cache-observer-racy");
+    let names: Vec<Vec<u8>> = (0..100).map(|number| dir.bytes(&number.to_string())).collect();
+    let mut all: Vec<InputName<'_>> =
+        names.iter().map(|name| InputName { aspect: Aspect::Content, name, id: None }).collect();
+    NameTable::open(&dir.at("names")).pack(&mut all).unwrap();
+    for number in 0..100 {
+        dir.write(&number.to_string(), "before");
+    }
+    let mut observer = observer();
+    let before = observer.evaluate_as_seen(&all, &Places::NONE).unwrap();
+    dir.write("5", "after!");
+    let after = observer.evaluate_as_seen(&all, &Places::NONE).unwrap();
+    assert_ne!(before.digest, after.digest);
 }
