@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
 use std::sync::Arc;
 
 use tanto_cas::RecentDigests;
@@ -20,7 +19,6 @@ use crate::entry::{ActionFile, ActionResult};
 use crate::input_names::NameTable;
 use crate::maintenance;
 use crate::observer::{Evaluation, InputName, KnownFiles, Observer};
-use crate::plain_files::{make_room, read_file};
 use crate::recorded_inputs::{NotStored, Run};
 use crate::restore::Restoration;
 use crate::workers::NewResult;
@@ -62,8 +60,7 @@ pub(crate) enum Miss {
 
 impl ActionCache {
     pub(crate) fn new(dir: CacheDir, environment: &[(OsString, OsString)], recent: RecentDigests) -> ActionCache {
-        let known = read_file(&dir.known_files(), KnownFiles::MAX_BYTES);
-        let known = known.map_or_else(|_| KnownFiles::default(), |read| KnownFiles::decode(&read.content));
+        let known = KnownFiles::open(&dir.known_files(), dir.access());
         let names = NameTable::open(&dir.names());
         let around = Surroundings::new(Environment::inherit_with(environment));
         let observer = Observer::new(Environment::inherit_with(environment), known, recent);
@@ -194,15 +191,11 @@ impl ActionCache {
         }
     }
 
-    /// Writes the digests of large files and the counters, and collects garbage. Failures only cost time.
+    /// Writes the counters, and collects garbage. Failures only cost time.
     pub(crate) fn save(self, build: Counters, max_bytes: u64) {
-        let ActionCache { dir, observer, .. } = self;
+        let dir = self.dir;
         if dir.access() == CacheAccess::ReadOnly {
             return;
-        }
-        if let Some(bytes) = observer.into_known().encode() {
-            let path = dir.known_files();
-            let _ = make_room(&path).and_then(|()| file::write_atomically(&path, |to| to.write_all(&bytes)));
         }
         let counters = Counters::update(&dir.counters(), |sum| sum.add(build));
         if counters.is_ok_and(|counters| counters.bytes > max_bytes) || NameTable::is_full(&dir.names()) {

@@ -146,10 +146,6 @@ impl Observer {
         }
     }
 
-    pub(crate) fn into_known(self) -> KnownFiles {
-        self.known
-    }
-
     /// Observes a name, unless an earlier sighting is still valid.
     pub(crate) fn see(&mut self, aspect: Aspect, name: &[u8]) -> &Sighting {
         let map = &self.sightings[aspect as usize];
@@ -217,26 +213,26 @@ impl Observer {
     }
 
     fn content(&mut self, path: &[u8]) -> Seen {
+        if let Some(seen) = self.known.find(path, &self.systems) {
+            let SeenFile { digest, state, trust, stat } = seen;
+            self.recent.note(FileDigest { digest, state, stat, trust });
+            return Seen::File(seen);
+        }
         // Usually, it is a file. A named pipe or a device that replaced one is not read.
-        if !self.known.has(path)
-            && !DEVICES.contains(&path)
+        if !DEVICES.contains(&path)
             && let Some(seen) = self.read(path)
         {
             return seen;
         }
-        let found = match stat(path) {
-            Ok(Some(found)) => found,
-            Ok(None) => return Seen::Nothing,
-            Err(_) => return Seen::Unknown,
-        };
-        match found.kind {
-            FileKind::Directory => names(path, &found),
-            FileKind::Other if DEVICES.contains(&path) => Seen::Device,
-            FileKind::Other => Seen::Unknown,
-            FileKind::File => match self.known.find(path, &found, &self.systems) {
-                Some(seen) => Seen::File(seen),
-                None => self.read(path).unwrap_or(Seen::Unknown),
+        match stat(path) {
+            Ok(None) => Seen::Nothing,
+            Ok(Some(found)) => match found.kind {
+                FileKind::Directory => names(path, &found),
+                FileKind::Other if DEVICES.contains(&path) => Seen::Device,
+                FileKind::Other => Seen::Unknown,
+                FileKind::File => self.read(path).unwrap_or(Seen::Unknown),
             },
+            Err(_) => Seen::Unknown,
         }
     }
 

@@ -1,92 +1,234 @@
-//! Digests of large files, such as compilers, from earlier builds.
+//! Digests of files from earlier builds, in a file that several processes read and write at once.
+//!
+//! A file is found by its path, and its digest counts if its fingerprint is the same. Each slot has a checksum, so a slot
+//! that is damaged, or being written, counts as empty.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 
 use tanto_cas::Digest;
+use tanto_sys::fs::file::open_no_follow;
 use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint, Trust};
-use tanto_sys::fs::stat::Stat;
+use tanto_sys::fs::stat::{FileKind, stat};
 
-use super::{Map, SeenFile};
+use super::SeenFile;
+use crate::cache_dir::CacheAccess;
+use crate::plain_files::make_room;
 
-/// Smaller files are read again.
-const MIN_BYTES: u64 = 64 << 10;
-/// Maximum number of files.
-const MAX_FILES: usize = 4096;
-const MAGIC: &[u8; 4] = b"TCF1";
+/// Starts the file.
+const MAGIC: &[u8; 8] = b"TCF2\0\0\0\0";
+const HEAD: u64 = 64;
 
-/// By path.
-type Files = Map<Box<[u8]>, (FileState, Digest)>;
+/// A path can be in any slot of one set.
+const SETS: u64 = 1 << 15;
+const SLOTS: usize = 4;
+const SLOT: usize = 72;
+const SET: usize = SLOTS * SLOT;
 
+/// The beginning of the digest of a path.
+type Key = [u8; 16];
+
+/// Without a file, it is empty and stays so.
 #[derive(Default)]
-pub(crate) struct KnownFiles {
-    files: Files,
-    has_new: bool,
+pub(crate) struct KnownFiles(Option<File>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Slot {
+    key: Key,
+    state: FileState,
+    digest: Digest,
 }
 
 impl KnownFiles {
-    /// A longer file is damaged.
-    pub(crate) const MAX_BYTES: u64 = 32 << 20;
-
-    /// Reads a file that `encode` has written. Anything else gives an empty table.
-    pub(crate) fn decode(bytes: &[u8]) -> KnownFiles {
-        KnownFiles { files: decode(bytes).unwrap_or_default(), has_new: false }
-    }
-
-    /// Returns the content of the file; `None` if nothing is new.
-    pub(crate) fn encode(&self) -> Option<Vec<u8>> {
-        if !self.has_new {
-            return None;
-        }
-        let mut body = Vec::new();
-        for (path, (state, digest)) in self.files.iter().take(MAX_FILES) {
-            body.extend_from_slice(&u32::try_from(path.len()).ok()?.to_le_bytes());
-            body.extend_from_slice(path);
-            body.extend_from_slice(&state.mtime.to_le_bytes());
-            body.extend_from_slice(&state.fingerprint.0.to_le_bytes());
-            body.extend_from_slice(&digest.0);
-        }
-        Some([&MAGIC[..], &Digest::of(&body).0, &body].concat())
-    }
-
-    pub(super) fn has(&self, path: &[u8]) -> bool {
-        self.files.contains_key(path)
+    pub(crate) fn open(path: &Path, access: CacheAccess) -> KnownFiles {
+        let opened = match access {
+            CacheAccess::ReadOnly => open_no_follow(path),
+            CacheAccess::ReadWrite => open_for_writing(path),
+        };
+        KnownFiles(opened.ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()) && has_magic(file)))
     }
 
     /// Returns the file if it is as it was when it was read.
-    pub(super) fn find(&self, path: &[u8], stat: &Stat, systems: &FileSystems) -> Option<SeenFile> {
-        let &(known, digest) = self.files.get(path)?;
-        let state = systems.observe(path).ok()?;
-        let is_same = state == known && state.fingerprint != Fingerprint::NONE && stat.ctime < coarse_now();
-        is_same.then_some(SeenFile { digest, state, trust: Trust::Known, stat: *stat })
+    pub(super) fn find(&self, path: &[u8], systems: &FileSystems) -> Option<SeenFile> {
+        let file = self.0.as_ref()?;
+        let (key, place) = place_of(path)?;
+        let known = *read_set(file, place).iter().flatten().find(|slot| slot.key == key)?;
+        let found = stat(path).ok()?.filter(|found| found.kind == FileKind::File)?;
+        let state = systems.state_of(path, &found);
+        let is_same = state == known.state && state.fingerprint != Fingerprint::NONE && found.ctime < coarse_now();
+        is_same.then_some(SeenFile { digest: known.digest, state, trust: Trust::Known, stat: found })
     }
 
-    pub(super) fn note(&mut self, path: &[u8], seen: &SeenFile) {
-        if seen.stat.size < MIN_BYTES || seen.trust != Trust::Known {
-            return;
-        }
-        if self.files.len() >= MAX_FILES {
-            self.files.clear();
-        }
-        self.files.insert(path.into(), (seen.state, seen.digest));
-        self.has_new = true;
+    /// Failures only cost time later.
+    pub(super) fn note(&self, path: &[u8], seen: &SeenFile) {
+        let (Some(file), Some((key, place)), Trust::Known) = (&self.0, place_of(path), seen.trust) else { return };
+        let set = read_set(file, place);
+        let is_of_path = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.key == key);
+        let number = set.iter().position(is_of_path).or_else(|| set.iter().position(Option::is_none));
+        // Which one is given up does not matter much.
+        let number = number.unwrap_or(usize::from(seen.digest.0[0]) % SLOTS);
+        let slot = Slot { key, state: seen.state, digest: seen.digest };
+        let _ = file.write_all_at(&slot.encode(), place + (number * SLOT) as u64);
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<Files> {
-    let (digest, mut rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<32>()?;
-    if Digest::of(rest).0 != *digest {
-        return None;
+/// Opens the file, and replaces one of another format.
+fn open_for_writing(path: &Path) -> io::Result<File> {
+    make_room(path)?;
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if !has_magic(&file) {
+        file.set_len(0)?;
+        file.write_all_at(MAGIC, 0)?;
     }
-    let mut files = Files::default();
-    while !rest.is_empty() {
-        let (length, after) = rest.split_first_chunk::<4>()?;
-        let (path, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        let (mtime, after) = after.split_first_chunk::<8>()?;
-        let (fingerprint, after) = after.split_first_chunk::<8>()?;
-        let (digest, after) = after.split_first_chunk::<32>()?;
-        let fingerprint = Fingerprint(u64::from_le_bytes(*fingerprint));
-        let state = FileState { mtime: i64::from_le_bytes(*mtime), fingerprint };
-        files.insert(path.into(), (state, Digest(*digest)));
-        rest = after;
+    Ok(file)
+}
+
+fn has_magic(file: &File) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC
+}
+
+/// Returns the key of an absolute path, and where its set is in the file.
+fn place_of(path: &[u8]) -> Option<(Key, u64)> {
+    let digest = Digest::of(path.starts_with(b"/").then_some(path)?).0;
+    let (key, rest) = digest.split_first_chunk()?;
+    let number = u64::from_le_bytes(*rest.first_chunk()?) % SETS;
+    Some((*key, HEAD + number * SET as u64))
+}
+
+/// Bytes beyond the end of the file, and those that cannot be read, count as zero.
+fn read_set(file: &File, place: u64) -> [Option<Slot>; SLOTS] {
+    let mut bytes = [0; SET];
+    let _ = file.read_at(&mut bytes, place);
+    let slots = bytes.as_chunks::<SLOT>().0;
+    std::array::from_fn(|number| Slot::decode(&slots[number]))
+}
+
+impl Slot {
+    fn encode(&self) -> [u8; SLOT] {
+        let FileState { mtime, fingerprint } = self.state;
+        let mut bytes = [0; SLOT];
+        bytes[..16].copy_from_slice(&self.key);
+        bytes[16..24].copy_from_slice(&mtime.to_le_bytes());
+        bytes[24..32].copy_from_slice(&fingerprint.0.to_le_bytes());
+        bytes[32..64].copy_from_slice(&self.digest.0);
+        let checksum = checksum(&bytes);
+        bytes[64..].copy_from_slice(&checksum);
+        bytes
     }
-    Some(files)
+
+    fn decode(bytes: &[u8; SLOT]) -> Option<Slot> {
+        let number = |at: usize| bytes[at..].first_chunk().map(|number| u64::from_le_bytes(*number));
+        let state = FileState { mtime: number(16)?.cast_signed(), fingerprint: Fingerprint(number(24)?) };
+        let slot = Slot { key: *bytes.first_chunk()?, state, digest: Digest(*bytes[32..].first_chunk()?) };
+        (bytes[64..] == checksum(bytes)).then_some(slot)
+    }
+}
+
+fn checksum(bytes: &[u8; SLOT]) -> [u8; 8] {
+    let digest = Digest::of(&bytes[..SLOT - 8]).0;
+    std::array::from_fn(|index| digest[index])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tanto_sys::fs::fingerprint::wait_for_known_files;
+    use tanto_sys::fs::stat::Stat;
+    use tanto_testing::Scratch;
+
+    fn open(dir: &Scratch) -> KnownFiles {
+        KnownFiles::open(&dir.at("known"), CacheAccess::ReadWrite)
+    }
+
+    fn seen(path: &Path) -> SeenFile {
+        let file = File::open(path).unwrap();
+        let state = FileSystems::default().state(&file).unwrap();
+        let digest = Digest::of(&fs::read(path).unwrap());
+        SeenFile { digest, state, trust: Trust::Known, stat: Stat::of(&file).unwrap() }
+    }
+
+    #[test]
+    fn digests_are_kept_while_files_stay_the_same() {
+        let dir = Scratch::new("known-files");
+        let systems = FileSystems::default();
+        let names: Vec<String> = (0..500).map(|number| format!("f{number}")).collect();
+        names.iter().for_each(|name| dir.write(name, name));
+        wait_for_known_files();
+        let find = |known: &KnownFiles, name: &str| known.find(&dir.bytes(name), &systems).map(|seen| seen.digest);
+        let first = open(&dir);
+        for name in &names {
+            assert_eq!(find(&first, name), None);
+            first.note(&dir.bytes(name), &seen(&dir.at(name)));
+        }
+        let second = open(&dir);
+        assert!(names.iter().all(|name| find(&second, name) == Some(Digest::of(name.as_bytes()))));
+        dir.write("f7", "f8");
+        assert_eq!(find(&second, "f7"), None);
+        wait_for_known_files();
+        second.note(&dir.bytes("f7"), &seen(&dir.at("f7")));
+        assert_eq!(find(&first, "f7"), Some(Digest::of(b"f8")), "all processes share the file");
+        fs::remove_file(dir.at("f9")).unwrap();
+        assert_eq!(find(&second, "f9"), None);
+        let reader = KnownFiles::open(&dir.at("known"), CacheAccess::ReadOnly);
+        assert_eq!(find(&reader, "f10"), Some(Digest::of(b"f10")));
+    }
+
+    #[test]
+    fn a_full_set_gives_up_a_slot() {
+        let dir = Scratch::new("known-files-full");
+        dir.write("f", "content");
+        wait_for_known_files();
+        let known = open(&dir);
+        let seen = seen(&dir.at("f"));
+        let path = dir.bytes("f");
+        let (key, place) = place_of(&path).unwrap();
+        for number in 0..10 {
+            let slot = Slot { key: [number; 16], state: seen.state, digest: seen.digest };
+            let file = known.0.as_ref().unwrap();
+            file.write_all_at(&slot.encode(), place + u64::from(number) % 4 * SLOT as u64).unwrap();
+        }
+        known.note(&path, &seen);
+        let set = read_set(known.0.as_ref().unwrap(), place);
+        assert_eq!(set.iter().flatten().filter(|slot| slot.key == key).count(), 1);
+        assert_eq!(set.iter().flatten().count(), SLOTS);
+    }
+
+    #[test]
+    fn damage_only_costs_time() {
+        let dir = Scratch::new("known-files-damage");
+        dir.write("f", "content");
+        wait_for_known_files();
+        let path = dir.bytes("f");
+        let place = usize::try_from(place_of(&path).unwrap().1).unwrap();
+        open(&dir).note(&path, &seen(&dir.at("f")));
+        let whole = fs::read(dir.at("known")).unwrap();
+        let systems = FileSystems::default();
+        for at in place..place + SLOT {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                dir.write("known", damaged);
+                assert_eq!(open(&dir).find(&path, &systems), None, "{at} {bit}");
+            }
+        }
+        dir.write("known", &whole[..place + SLOT - 1]);
+        assert_eq!(open(&dir).find(&path, &systems), None, "torn");
+        dir.write("known", "of another version");
+        assert_eq!(open(&dir).find(&path, &systems), None);
+        fs::remove_file(dir.at("known")).unwrap();
+        fs::create_dir(dir.at("known")).unwrap();
+        open(&dir).note(&path, &seen(&dir.at("f")));
+        assert!(open(&dir).find(&path, &systems).is_some());
+    }
+
+    #[test]
+    fn relative_names_are_not_kept() {
+        assert_eq!(place_of(b"f"), None);
+        assert_ne!(place_of(b"/f"), place_of(b"/g"));
+    }
 }

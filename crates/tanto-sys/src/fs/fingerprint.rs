@@ -105,9 +105,13 @@ const UNIQUE_MOUNT_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 impl FileSystems {
     /// Returns the state of a file; that of a missing file is the default.
     pub fn observe(&self, path: &[u8]) -> io::Result<FileState> {
-        let Some(found) = stat(path)? else { return Ok(FileState::default()) };
+        Ok(stat(path)?.map_or_else(FileState::default, |found| self.state_of(path, &found)))
+    }
+
+    /// Returns the state of a file whose metadata was read just now.
+    pub fn state_of(&self, path: &[u8], found: &Stat) -> FileState {
         let open = || open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from);
-        Ok(Observer::new(self).state_of(&found, open))
+        Observer::new(self).state_of(found, open)
     }
 
     /// Waits until the next change of a file will get another change time than a change before this was created, or before
