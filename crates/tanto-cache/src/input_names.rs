@@ -12,6 +12,7 @@ use tanto_sys::fs::lock::lock_exclusive;
 use tanto_sys::random;
 
 use crate::observer::{Aspect, InputName, Map, NameId};
+use crate::places::PLACEHOLDERS;
 use crate::plain_files::{make_room, read_file};
 
 const MAGIC: &[u8; 4] = b"TCN1";
@@ -46,6 +47,26 @@ pub(crate) struct PackedList {
     /// For each input, in the order of their places: the distance to the last place and the aspect, in one number of
     /// seven bits a byte.
     pub(crate) inputs: Vec<u8>,
+}
+
+/// Which lists have a name. Those that most lists have get the first places: lists that begin with the same names are
+/// compared faster.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Users {
+    AllCompiles,
+    SomeCompiles,
+    OneProject,
+}
+
+impl Users {
+    /// Guesses.
+    fn of(name: &[u8]) -> Users {
+        match name.first() {
+            Some(first) if PLACEHOLDERS.contains(first) => Users::OneProject,
+            _ if name.split(|&byte| byte == b'/').any(|part| part == b"include") => Users::SomeCompiles,
+            _ => Users::AllCompiles,
+        }
+    }
 }
 
 impl NameTable {
@@ -124,7 +145,10 @@ impl NameTable {
         self.read_rest(&mut file)?;
         self.index();
         let end = self.bytes.len();
-        for input in inputs {
+        let mut new: Vec<&InputName<'_>> = inputs.iter().filter(|input| !self.is_indexed(input.name)).collect();
+        new.sort_by_key(|input| Users::of(input.name));
+        for input in new {
+            // A name can have several aspects.
             if self.is_indexed(input.name) {
                 continue;
             }

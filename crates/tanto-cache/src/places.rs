@@ -8,7 +8,7 @@ use memchr::{memchr2, memmem};
 
 /// Stand for the root of the checkout and for the working directory. They are in no path: command lines with control characters
 /// are not cached.
-const PLACEHOLDERS: [u8; 2] = [ROOT, DIRECTORY];
+pub(crate) const PLACEHOLDERS: [u8; 2] = [ROOT, DIRECTORY];
 const ROOT: u8 = 1;
 const DIRECTORY: u8 = 2;
 

@@ -24,26 +24,30 @@ enum Value {
     Name,
 }
 
-struct Listed {
-    value: Value,
-    meaning: Meaning,
-}
-
-static LIST: LazyLock<HashMap<Vec<u8>, Listed, RandomState>> = LazyLock::new(|| {
-    let spellings = |line| spellings(line).map(move |word| (word.into_bytes(), listed(line)));
-    lines().flat_map(spellings).collect()
-});
+/// The lines by their first word.
+static LINES: LazyLock<HashMap<&'static [u8], &'static str, RandomState>> =
+    LazyLock::new(|| lines().map(|line| (first_word(line).as_bytes(), line)).collect());
 
 /// Looks a whole word up. `None` if it is not listed.
 pub(super) fn find(word: &[u8]) -> Option<Meaning> {
-    if let Some(listed) = LIST.get(word) {
-        return matches!(listed.value, Value::None).then_some(listed.meaning);
+    if let Some(line) = line_of(word) {
+        return matches!(value(line), Value::None).then(|| meaning(line));
     }
     let end =
         word.iter().position(|&byte| byte == b'=').map(|equals| equals + 1).or_else(|| dash_before_value(word))?;
-    let (name, value) = word.split_at(end);
-    let listed = LIST.get(name)?;
-    listed.value.accepts(value).then_some(listed.meaning)
+    let (name, text) = word.split_at(end);
+    let line = line_of(name)?;
+    value(line).accepts(text).then(|| meaning(line))
+}
+
+/// Returns the line of `-fx`, and `-f[no-]x` for `-fx` and `-fno-x`.
+fn line_of(name: &[u8]) -> Option<&'static str> {
+    if let Some(line) = LINES.get(name) {
+        return Some(line);
+    }
+    let (letter, rest) = name.split_at_checked(2)?;
+    let rest = rest.strip_prefix(b"no-").unwrap_or(rest);
+    LINES.get(&*[letter, b"[no-]", rest].concat()).copied()
 }
 
 /// Where the value of options such as `-fno-builtin-printf` begins.
@@ -65,13 +69,17 @@ impl Value {
     }
 }
 
+fn first_word(line: &'static str) -> &'static str {
+    line.split(' ').next().unwrap_or_default()
+}
+
 fn lines() -> impl Iterator<Item = &'static str> {
     TEXT.lines().filter(|line| line.starts_with('-'))
 }
 
 /// `-fx` and `-fno-x` for `-f[no-]x`.
-fn spellings(line: &str) -> impl Iterator<Item = String> {
-    let word = line.split(' ').next().unwrap_or_default();
+fn spellings(line: &'static str) -> impl Iterator<Item = String> {
+    let word = first_word(line);
     let negative = word.contains("[no-]").then(|| word.replace("[no-]", "no-"));
     std::iter::once(word.replace("[no-]", "")).chain(negative)
 }
@@ -80,20 +88,22 @@ fn values(line: &'static str) -> impl Iterator<Item = &'static str> {
     line.split(' ').skip(1).filter(|word| !word.starts_with([':', '+']))
 }
 
-fn listed(line: &'static str) -> Listed {
-    let value = match values(line).next() {
+fn value(line: &'static str) -> Value {
+    match values(line).next() {
         None => Value::None,
         Some("NUMBER") => Value::Number,
         Some("NAME") => Value::Name,
         Some(_) => Value::OneOf(values(line).collect()),
-    };
-    let meaning = match line.split(' ').find(|word| word.starts_with(':')) {
+    }
+}
+
+fn meaning(line: &'static str) -> Meaning {
+    match line.split(' ').find(|word| word.starts_with(':')) {
         None => Meaning::Plain,
         Some(":debug") => Meaning::Debug,
         Some(":nodebug") => Meaning::NoDebug,
         Some(_) => Meaning::Verbatim,
-    };
-    Listed { value, meaning }
+    }
 }
 
 /// Lines of words: each spelling with each value, and the other words that the test needs.
