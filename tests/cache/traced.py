@@ -329,6 +329,41 @@ def signals_that_interrupt_calls(tanto, place):
         assert not stored or built.code == 0 and b"BAD" not in built.files["out"][1], built.printed
 
 
+def commands_that_fail_by_an_interruption(tanto, place):
+    """Opening a file is interrupted only while it is traced. The command runs again."""
+    code = """
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <unistd.h>
+static void ignore(int signal) { (void)signal; }
+int main(void) {
+    struct sigaction action = {.sa_handler = ignore};
+    struct itimerval timer = {{0, 50}, {0, 50}};
+    sigaction(SIGALRM, &action, 0);
+    setitimer(ITIMER_REAL, &timer, 0);
+    for (int number = 0; number < 20000; number++) {
+        int file = open("/etc/passwd", O_RDONLY);
+        if (file < 0) return errno == EINTR ? 3 : 4;
+        close(file);
+    }
+    return fclose(fopen("out", "w"));
+}
+"""
+    found = shell(tanto, place, "../tool")
+    subprocess.run(["gcc", "-x", "c", "-", "-o", found.path("tool")], input=code.encode(), check=True)
+    for _ in range(20):
+        found.empty()
+        built = found.build()
+        assert built.code == 0, built.printed
+        if "runs again" in built.printed:
+            assert "a signal interrupted" in built.reasons["out"], built.reasons
+            return
+    raise AssertionError("no call was interrupted")
+
+
 def orphans_end(tanto, place):
     """A process whose parent has ended disappears when it ends."""
     line = "pid=$$(sh -c 'sleep 100 > /dev/null & echo $$!'); kill $$pid; while kill -0 $$pid 2> /dev/null; do sleep 0.02; done; echo x > out"

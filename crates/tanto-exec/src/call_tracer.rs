@@ -16,7 +16,7 @@ use tanto_sys::ipc::poll::{self, Watch};
 use tanto_sys::process::ExitStatus;
 use tanto_sys::process::lifecycle;
 use tanto_sys::process::procs;
-use tanto_sys::process::traced::{self, CallListener, Received, TracedChild};
+use tanto_sys::process::traced::{self, CallListener, Received, SignalMask, TracedChild};
 
 use self::observation::Observation;
 use crate::input_recorder::obstacle::Obstacle;
@@ -90,9 +90,9 @@ impl Request<'_> {
 }
 
 fn trace(request: &Request<'_>) -> io::Result<ExitStatus> {
-    let &Request { record, outputs, ref programs } = request;
+    let Request { record, outputs, programs } = request;
     let mut observation = Observation::new(&std::env::current_dir()?, outputs);
-    let TracedChild { pid, calls } = traced::spawn(programs)?;
+    let TracedChild { pid, calls, signals } = traced::spawn(programs)?;
     let Some(mut calls) = calls else {
         observation.give_up(Obstacle::NotTraced);
         fs::write(record, observation.into_record())?;
@@ -106,11 +106,22 @@ fn trace(request: &Request<'_>) -> io::Result<ExitStatus> {
     if !is_over {
         observation.give_up(Obstacle::Outlived);
     }
+    let was_interrupted = observation.was_interrupted();
     fs::write(record, observation.into_record())?;
     if !is_over {
         serve_others(&calls)?;
     }
-    Ok(status)
+    match status {
+        ExitStatus::Code(code) if code != 0 && was_interrupted => Err(run_again(programs, &signals)),
+        status => Ok(status),
+    }
+}
+
+/// Runs a command again that may have failed because a signal interrupted a system call that was traced: replaces this
+/// process by it. Returns only if that fails.
+fn run_again(programs: &[Vec<&[u8]>], signals: &SignalMask) -> io::Error {
+    eprintln!("tanto: the command failed after a signal interrupted a traced system call; it runs again, not traced");
+    traced::execute(programs, signals)
 }
 
 /// Serves calls until the child has ended.
@@ -132,7 +143,7 @@ fn serve(calls: &CallListener, received: Received, observation: &mut Observation
     let call = match received {
         Received::Call(call) => call,
         Received::Interrupted => {
-            observation.give_up(Obstacle::Interrupted);
+            observation.note_interruption();
             return Ok(());
         }
         Received::Nothing => return Ok(()),

@@ -37,6 +37,7 @@ pub(super) struct Observation {
     mask: u32,
     /// Nothing is recorded after the first obstacle.
     has_obstacle: bool,
+    was_interrupted: bool,
 }
 
 /// The rest of an examination is skipped.
@@ -54,6 +55,7 @@ impl Observation {
             has_begun: false,
             mask: user::file_mode_mask().unwrap_or_default(),
             has_obstacle: false,
+            was_interrupted: false,
         }
     }
 
@@ -66,6 +68,16 @@ impl Observation {
 
     pub(super) fn give_up(&mut self, obstacle: Obstacle) {
         let _: Step = self.stop(obstacle, b"");
+    }
+
+    /// Notes that a signal interrupted a call before it could be examined.
+    pub(super) fn note_interruption(&mut self) {
+        self.was_interrupted = true;
+        self.give_up(Obstacle::Interrupted);
+    }
+
+    pub(super) fn was_interrupted(&self) -> bool {
+        self.was_interrupted
     }
 
     /// Ends the record.

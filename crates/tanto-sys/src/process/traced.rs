@@ -34,23 +34,27 @@ pub struct TracedChild {
     pub pid: u32,
     /// `None`: the system does not permit it, and the child is not traced.
     pub calls: Option<CallListener>,
+    /// The signals that this process blocked before.
+    pub signals: SignalMask,
 }
+
+#[derive(Clone, Copy, Debug)]
+pub struct SignalMask(libc::sigset_t);
 
 /// Starts the first of these programs that exists, each given with its arguments. Traces the calls by which they and their
 /// descendants use files or other processes. This process must have one thread and no other child, and gets no signals from
 /// then on.
 pub fn spawn(programs: &[Vec<&[u8]>]) -> io::Result<TracedChild> {
-    let texts = |words: &Vec<&[u8]>| words.iter().map(|word| CString::new(*word)).collect::<Result<Vec<_>, _>>();
-    let programs: Vec<Vec<CString>> = programs.iter().map(texts).collect::<Result<_, _>>()?;
+    let programs = texts(programs)?;
     let (own, other) = SeqpacketSocket::pair()?;
     let (end, keep) = io::pipe()?;
     // They are for the child.
-    let mask = lifecycle::block_signals();
+    let signals = SignalMask(lifecycle::block_signals());
     if let Some(keeper) = lifecycle::fork()? {
         drop((other, end));
         let (pid, listener) = receive(&own)?;
         let calls = listener.map(|listener| CallListener { listener, keeper, keep: Some(keep) });
-        return Ok(TracedChild { pid, calls });
+        return Ok(TracedChild { pid, calls, signals });
     }
     drop((own, keep));
     // Without a filter, the command runs untraced.
@@ -61,7 +65,8 @@ pub fn spawn(programs: &[Vec<&[u8]>]) -> io::Result<TracedChild> {
     match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
         0 => {
             drop((other, end, listener));
-            execute(&programs, &mask)
+            eprintln!("tanto: {}", execute_texts(&programs, &signals));
+            std::process::exit(127)
         }
         pid => {
             let pid = u32::try_from(pid).unwrap_or(0).to_ne_bytes();
@@ -73,16 +78,26 @@ pub fn spawn(programs: &[Vec<&[u8]>]) -> io::Result<TracedChild> {
     }
 }
 
-fn execute(programs: &[Vec<CString>], mask: &libc::sigset_t) -> ! {
+/// Replaces this process by the first of these programs that exists, and its signal mask by this one. Returns only if that
+/// fails.
+pub fn execute(programs: &[Vec<&[u8]>], signals: &SignalMask) -> io::Error {
+    texts(programs).map_or_else(|error| error, |programs| execute_texts(&programs, signals))
+}
+
+fn texts(programs: &[Vec<&[u8]>]) -> io::Result<Vec<Vec<CString>>> {
+    let texts = |words: &Vec<&[u8]>| words.iter().map(|word| CString::new(*word)).collect::<Result<Vec<_>, _>>();
+    Ok(programs.iter().map(texts).collect::<Result<_, _>>()?)
+}
+
+fn execute_texts(programs: &[Vec<CString>], signals: &SignalMask) -> io::Error {
     // SAFETY: the mask is initialised.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, null_mut()) };
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &signals.0, null_mut()) };
     for words in programs {
         let pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).chain([null()]).collect();
         // SAFETY: the list ends with a null pointer, and its texts with NULs.
         unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
     }
-    eprintln!("tanto: {}", io::Error::last_os_error());
-    std::process::exit(127)
+    io::Error::last_os_error()
 }
 
 /// Keeps the filter in use until the other end of the pipe is closed. Makes no traced call.
