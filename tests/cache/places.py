@@ -161,13 +161,30 @@ def an_include_of_the_first_checkout(tanto, place, kind):
 
 @of_each(GCC, CLANG)
 def an_include_of_the_first_checkout_by_macros(tanto, place, kind):
-    """The header does not contain the path as a text."""
-    text = "#define A {parent}\n#define B {name}\n#define S_(a) #a\n#define S(a) S_(a)\n#include S(A/B/inc/h.h)\n"
-    parent, name = str(place), "one"
-    pair = pair_with_header(place, tanto, kind, text.replace("{parent}", parent).replace("{name}", name))
-    pair.one.judge()
-    pair.one.write("inc/h.h", "#define H 2\n")
-    pair.two.judge()
+    """No file contains the path as a text."""
+    text = "#define A {parent}\n#define B {name}\n#define S_(a) #a\n#define S(a) S_(a)\n".replace("{parent}", str(place))
+    cases = [("#include S(A/B/inc/h.h)\n", ""), ("#define P S(A/B/inc/h.h)\n#include P\n", ""), ("#include P\n", "-DP=S(A/B/inc/h.h)"),
+             ("#def\\\nine/**/P/**/S(A/B/inc/h.h)\n#include P /* a header */\n", ""),
+             ("#define P Q\n#define Q S(A/B/inc/h.h)\n#include P\n", "")]
+    for number, (more, flags) in enumerate(cases):
+        pair = pair_with_header(place / str(number), tanto, kind, "")
+        for tree in pair.trees:
+            tree.write("inc/config.h", text.replace("{name}", f"{number}/one") + more)
+        pair.plan(f"-I../inc '{flags}'" if flags else "-I../inc")
+        pair.one.judge()
+        pair.one.write("inc/h.h", "#define H 2\n")
+        pair.two.judge()
+
+
+@of_each()
+def includes_by_macros_share_results(tanto, place, kind):
+    """limits.h has a comment that begins like a directive."""
+    config = '#include <limits.h>\n#if defined(USER_H)\n#include USER_H\n#endif\n#define H_H "h.h"\n#include H_H\n'
+    files = {"a.c": '#include "config.h"\nint f(void) { return H + INT_MAX; }\n', "inc/config.h": config, "inc/h.h": "#define H 1\n"}
+    pair = Pair(tanto, place, files, kind)
+    pair.plan(f"-g {MAP} -I{{root}}/inc", "build a.o: cc {root}/a.c\n")
+    pair.judge(True)
+    pair.two.trap(lambda: pair.two.write("inc/h.h", "#define H 2\n"), "changed")
 
 
 @of_each(GCC, CLANG)

@@ -98,6 +98,8 @@ pub(crate) struct CompileFiles {
     pub(crate) is_header: bool,
     /// Files in the working directory must not put their own names into the output, if that directory is hidden.
     pub(crate) forbids_own_names: bool,
+    /// All words of the command, one after another.
+    pub(crate) words: Vec<u8>,
 }
 
 /// A key that hides fewer places.
@@ -211,6 +213,7 @@ impl Action {
                 source: compile.source.to_vec(),
                 is_header: compile.language.is_header(),
                 forbids_own_names: dependence.directory == PathDependence::UnlessNamed,
+                words: words.join(&b' '),
             }),
             outputs: vec![compile.output.to_vec()],
             depfile: compile.depfile.clone(),

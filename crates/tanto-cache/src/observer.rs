@@ -5,6 +5,7 @@ mod file_traits;
 mod known_files;
 mod lines;
 mod list;
+mod macros;
 mod progress;
 
 use std::fs;
@@ -22,6 +23,8 @@ use tanto_sys::fs::stat::{FileKind, Stat, stat};
 use tanto_sys::process::Environment;
 
 use crate::places::Places;
+
+use self::macros::may_define_path;
 
 pub(crate) use self::file_traits::FileTraits;
 pub(crate) use self::known_files::KnownFiles;
@@ -110,6 +113,8 @@ pub(crate) struct Observer {
     recent: RecentDigests,
     /// By content.
     traits: Map<Digest, FileTraits>,
+    /// By content and macro.
+    definitions: Map<(Digest, Box<[u8]>), bool>,
     lines: lines::Lines,
     progress: progress::Progress,
     scratch: list::Scratch,
@@ -127,6 +132,7 @@ impl Observer {
             known,
             recent,
             traits: Map::default(),
+            definitions: Map::default(),
             lines: lines::Lines::default(),
             progress: progress::Progress::default(),
             scratch: list::Scratch::default(),
@@ -251,20 +257,35 @@ impl Observer {
     /// Searches a file with this digest for constructs that restrict caching.
     pub(crate) fn traits_of(&mut self, path: &[u8], digest: Digest, places: &Places) -> FileTraits {
         if let Some(known) = self.traits.get(&digest) {
+            return known.clone();
+        }
+        // It has changed just now.
+        let Some(content) = content_of(path, digest) else { return FileTraits::worst() };
+        let traits = FileTraits::of(&content, places);
+        self.traits.insert(digest, traits.clone());
+        traits
+    }
+
+    /// Returns whether a file with this digest may define a macro as anything but the relative name of a file.
+    pub(crate) fn may_define_path(&mut self, path: &[u8], digest: Digest, name: &[u8]) -> bool {
+        let key = (digest, Box::from(name));
+        if let Some(known) = self.definitions.get(&key) {
             return *known;
         }
-        let content = fs::read(file::path(path)).ok().filter(|content| Digest::of(content) == digest);
-        // It has changed just now.
-        let Some(content) = content else { return FileTraits::WORST };
-        let traits = FileTraits::of(&content, places);
-        self.traits.insert(digest, traits);
-        traits
+        let may_define = content_of(path, digest).is_none_or(|content| may_define_path(&content, name));
+        self.definitions.insert(key, may_define);
+        may_define
     }
 
     /// Returns whether a file that was read before is the same.
     fn is_same(&self, path: &[u8], before: &SeenFile) -> bool {
         before.trust == Trust::Known && self.systems.observe(path).is_ok_and(|state| state == before.state)
     }
+}
+
+/// `None`: the file has another digest now.
+fn content_of(path: &[u8], digest: Digest) -> Option<Vec<u8>> {
+    fs::read(file::path(path)).ok().filter(|content| Digest::of(content) == digest)
 }
 
 pub(crate) fn last_component(path: &[u8]) -> &[u8] {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use memchr::memmem;
+use tanto_cas::Digest;
 use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::Trust;
@@ -90,8 +92,37 @@ impl Run<'_> {
         }
         if let ActionKind::Compile(compile) = &self.action.kind {
             self.add_program(compile, list, &mut names, observer)?;
+            self.check_included_macros(compile, list, observer)?;
         }
         Ok(names)
+    }
+
+    /// Rejects files that may include others by paths that are made of several macros: they are the same in another checkout.
+    fn check_included_macros(
+        &self,
+        compile: &CompileFiles,
+        list: &InputList,
+        observer: &mut Observer,
+    ) -> Result<(), NotStored> {
+        if self.action.places.are_none() {
+            return Ok(());
+        }
+        let mut files: Vec<(&[u8], Digest)> = Vec::new();
+        let mut macros = BTreeSet::new();
+        for input in list.inputs() {
+            if let Input::Read(name) = input
+                && let Seen::File(file) = &observer.see(Aspect::Content, name).seen
+            {
+                let digest = file.digest;
+                macros.extend(observer.traits_of(name, digest, &self.around.places).included_macros.iter().cloned());
+                files.push((name, digest));
+            }
+        }
+        let is_defined = |name: &[u8]| {
+            memmem::find(&compile.words, name).is_some()
+                || files.iter().any(|(path, digest)| observer.may_define_path(path, *digest, name))
+        };
+        if macros.iter().map(|name| &**name).any(is_defined) { Err(NotStored::DependsOnPlace) } else { Ok(()) }
     }
 
     /// Returns whether no output is one of before.
@@ -171,7 +202,7 @@ impl Run<'_> {
     ) -> Result<(), NotStored> {
         match (seen, input) {
             (Seen::File(file), Input::Read(_)) => {
-                self.check_content(compile, name, observer.traits_of(name, file.digest, &self.around.places))
+                self.check_content(compile, name, &observer.traits_of(name, file.digest, &self.around.places))
             }
             (Seen::Present(stat), Input::Exists(_)) => {
                 // Clang reads a file once, but knows it by all of its names.
@@ -217,7 +248,7 @@ impl Run<'_> {
         is_old && ways.has_old_links(name)
     }
 
-    fn check_content(&self, compile: &CompileFiles, name: &[u8], traits: FileTraits) -> Result<(), NotStored> {
+    fn check_content(&self, compile: &CompileFiles, name: &[u8], traits: &FileTraits) -> Result<(), NotStored> {
         if traits.compares_times {
             return Err(NotStored::ComparesTimes(name.to_vec()));
         }

@@ -1,39 +1,57 @@
 //! Searches sources for constructs that restrict caching.
 
+use std::sync::Arc;
+
 use memchr::memmem;
 
 use crate::places::{Hidden, Places};
 
 use super::directives::{may_have_code, may_set_its_name};
+use super::macros::{IncludedNames, included_names};
 
 /// Constructs in a file that restrict caching of compiles that read it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FileTraits {
     /// It has gcc's `#pragma GCC dependency`, which compares the times of files.
     pub(crate) compares_times: bool,
-    /// It has the path of the checkout, may make it from macros to include a file, or may give itself a name in another
+    /// It has the path of the checkout, may make it from several macros to include a file, or may give itself a name in another
     /// checkout, where prefix maps change it.
     pub(crate) may_name_root: bool,
     /// The same for the working directory.
     pub(crate) may_name_directory: bool,
     /// It may put its own name into the object.
     pub(crate) may_name_itself: bool,
+    /// Macros whose values are the names of files that it includes.
+    pub(crate) included_macros: Arc<[Box<[u8]>]>,
 }
 
 impl FileTraits {
-    pub(super) const WORST: FileTraits =
-        FileTraits { compares_times: true, may_name_root: true, may_name_directory: true, may_name_itself: true };
+    pub(super) fn worst() -> FileTraits {
+        FileTraits {
+            compares_times: true,
+            may_name_root: true,
+            may_name_directory: true,
+            may_name_itself: true,
+            included_macros: Arc::default(),
+        }
+    }
 
     pub(super) fn of(content: &[u8], places: &Places) -> FileTraits {
         // A precompiled header has no directives any more.
         let is_text = !(content.starts_with(PRECOMPILED) && content[..content.len().min(TEXT_BYTES)].contains(&0));
-        let sets_names = is_text && (computes_names(content) || may_set_its_name(content));
+        let (computes_names, included_macros) = match included_names(content) {
+            _ if !is_text => (false, Vec::new()),
+            IncludedNames::Computed => (true, Vec::new()),
+            IncludedNames::OfMacros(macros) => (false, macros),
+        };
+        let sets_names = computes_names || is_text && may_set_its_name(content);
         let has = |hidden| sets_names || places.only(hidden).are_in(content);
         FileTraits {
             compares_times: is_text && compares_times(content),
             may_name_root: has(Hidden::Root),
             may_name_directory: has(Hidden::Directory),
             may_name_itself: may_have_code(content),
+            included_macros: included_macros.into(),
         }
     }
 }
@@ -60,28 +78,6 @@ fn end_of_line(text: &[u8]) -> usize {
     text.iter().enumerate().find(is_end).map_or(text.len(), |(at, _)| at)
 }
 
-/// Returns whether the name of an included file is no literal. Assemblers include files, too.
-fn computes_names(content: &[u8]) -> bool {
-    const OF_ASSEMBLERS: [&[u8]; 2] = [b".incbin", b".include"];
-    OF_ASSEMBLERS.iter().any(|word| memmem::find(content, word).is_some())
-        || [&b"include"[..], b"import", b"embed"].iter().any(|word| has_computed(content, word))
-}
-
-fn has_computed(content: &[u8], directive: &[u8]) -> bool {
-    let mut at = 0;
-    while let Some(found) = memmem::find(&content[at..], directive) {
-        let (before, after) = (content[..at + found].trim_ascii_end(), &content[at + found + directive.len()..]);
-        let mark = [&b"#"[..], b"%:", b"??="].into_iter().find_map(|mark| before.strip_suffix(mark));
-        let is_directive = mark.is_some_and(begins_line);
-        let operand = after.strip_prefix(b"_next").unwrap_or(after).trim_ascii_start();
-        if is_directive && !matches!(operand.first(), Some(b'"' | b'<')) {
-            return true;
-        }
-        at += found + directive.len();
-    }
-    false
-}
-
 /// Returns whether there is nothing but blanks and comments between the last end of a line and the end of a text.
 pub(super) fn begins_line(text: &[u8]) -> bool {
     let line = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
@@ -104,23 +100,23 @@ mod tests {
             ("GCC\ndependency", false, false),
             ("#include \"/a/b/c.h\"", false, true),
             ("#include \"c.h\"\n # include_next\t<d.h>\n#import <e>", false, false),
-            ("#include NAME", false, true),
+            ("#include NAME", false, false),
             ("%: include_next NAME(x)", false, true),
-            ("#embed NAME", false, true),
+            ("#embed NAME", false, false),
             ("// to include this\n", false, false),
             (" * You should @c \\#include this file.\n", false, false),
-            ("/* */ #include NAME", false, true),
-            ("x\n\t#\tinclude NAME", false, true),
+            ("/* */ #include NAME", false, false),
+            ("x\n\t#\tinclude NAME", false, false),
             ("asm(\".incbin \\\"\" NAME);", false, true),
             ("gpch\0 GCC depend #include NAME", false, false),
-            ("\0\n#include NAME", false, true),
+            ("\0\n#include NAME", false, false),
             ("", false, false),
         ] {
             let traits = FileTraits::of(text.as_bytes(), &places);
             assert_eq!((traits.compares_times, traits.may_name_root), (compares_times, may_name_root), "{text}");
         }
         for (text, may_name_root, may_name_directory) in
-            [("/a/b/x", true, false), ("/a/b/build", true, true), ("#include X", true, true), ("/a", false, false)]
+            [("/a/b/x", true, false), ("/a/b/build", true, true), ("#include X(Y)", true, true), ("/a", false, false)]
         {
             let traits = FileTraits::of(text.as_bytes(), &places);
             let found = (traits.may_name_root, traits.may_name_directory);
