@@ -60,7 +60,10 @@ pub(crate) enum Miss {
 
 impl ActionCache {
     pub(crate) fn new(dir: CacheDir, environment: &[(OsString, OsString)], recent: RecentDigests) -> ActionCache {
-        let known = KnownFiles::open(&dir.known_files(), dir.access());
+        let known = match dir.access() {
+            CacheAccess::ReadOnly => KnownFiles::open_to_read(&dir.known_files()),
+            CacheAccess::ReadWrite => KnownFiles::open(&dir.known_files()),
+        };
         let names = NameTable::open(&dir.names());
         let around = Surroundings::new(Environment::inherit_with(environment));
         let observer = Observer::new(Environment::inherit_with(environment), known, recent);

@@ -15,7 +15,6 @@ use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint, Trust};
 use tanto_sys::fs::stat::{FileKind, stat};
 
 use super::SeenFile;
-use crate::cache_dir::CacheAccess;
 use crate::plain_files::make_room;
 
 /// Starts the file.
@@ -43,11 +42,15 @@ struct Slot {
 }
 
 impl KnownFiles {
-    pub(crate) fn open(path: &Path, access: CacheAccess) -> KnownFiles {
-        let opened = match access {
-            CacheAccess::ReadOnly => open_no_follow(path),
-            CacheAccess::ReadWrite => open_for_writing(path),
-        };
+    pub(crate) fn open(path: &Path) -> KnownFiles {
+        KnownFiles::checked(open_for_writing(path))
+    }
+
+    pub(crate) fn open_to_read(path: &Path) -> KnownFiles {
+        KnownFiles::checked(open_no_follow(path))
+    }
+
+    fn checked(opened: io::Result<File>) -> KnownFiles {
         KnownFiles(opened.ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()) && has_magic(file)))
     }
 
@@ -142,7 +145,7 @@ mod tests {
     use tanto_testing::Scratch;
 
     fn open(dir: &Scratch) -> KnownFiles {
-        KnownFiles::open(&dir.at("known"), CacheAccess::ReadWrite)
+        KnownFiles::open(&dir.at("known"))
     }
 
     fn seen(path: &Path) -> SeenFile {
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(find(&first, "f7"), Some(Digest::of(b"f8")), "all processes share the file");
         fs::remove_file(dir.at("f9")).unwrap();
         assert_eq!(find(&second, "f9"), None);
-        let reader = KnownFiles::open(&dir.at("known"), CacheAccess::ReadOnly);
+        let reader = KnownFiles::open_to_read(&dir.at("known"));
         assert_eq!(find(&reader, "f10"), Some(Digest::of(b"f10")));
     }
 

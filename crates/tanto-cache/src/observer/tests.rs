@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::cache_dir::CacheAccess;
 use crate::input_names::NameTable;
 use crate::places::Places;
 use tanto_sys::fs::fingerprint::wait_for_known_files;
@@ -166,7 +165,7 @@ fn digests_are_kept_between_builds() {
     dir.write("f", "content");
     wait_for_known_files();
     let observe = || {
-        let known = KnownFiles::open(&dir.at("known"), CacheAccess::ReadWrite);
+        let known = KnownFiles::open(&dir.at("known"));
         let mut observer = Observer::new(Environment::inherit_with(&[]), known, RecentDigests::default());
         observer.see(Aspect::Content, &dir.bytes("f")).seen.clone()
     };
