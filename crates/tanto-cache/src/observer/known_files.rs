@@ -58,7 +58,8 @@ impl KnownFiles {
     pub(super) fn find(&self, path: &[u8], systems: &FileSystems) -> Option<SeenFile> {
         let file = self.0.as_ref()?;
         let (key, place) = place_of(path)?;
-        let known = *read_set(file, place).iter().flatten().find(|slot| slot.key == key)?;
+        let set = read_set(file, place);
+        let known = Slot::decode(set.as_chunks().0.iter().find(|slot| slot.starts_with(&key))?)?;
         let found = stat(path).ok()?.filter(|found| found.kind == FileKind::File)?;
         let state = systems.state_of(path, &found);
         let is_same = state == known.state && state.fingerprint != Fingerprint::NONE && found.ctime < coarse_now();
@@ -69,8 +70,9 @@ impl KnownFiles {
     pub(super) fn note(&self, path: &[u8], seen: &SeenFile) {
         let (Some(file), Some((key, place)), Trust::Known) = (&self.0, place_of(path), seen.trust) else { return };
         let set = read_set(file, place);
-        let is_of_path = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.key == key);
-        let number = set.iter().position(is_of_path).or_else(|| set.iter().position(Option::is_none));
+        let slots: &[[u8; SLOT]] = set.as_chunks().0;
+        let number = slots.iter().position(|slot| slot.starts_with(&key));
+        let number = number.or_else(|| slots.iter().position(|slot| Slot::decode(slot).is_none()));
         // Which one is given up does not matter much.
         let number = number.unwrap_or(usize::from(seen.digest.0[0]) % SLOTS);
         let slot = Slot { key, state: seen.state, digest: seen.digest };
@@ -103,11 +105,10 @@ fn place_of(path: &[u8]) -> Option<(Key, u64)> {
 }
 
 /// Bytes beyond the end of the file, and those that cannot be read, count as zero.
-fn read_set(file: &File, place: u64) -> [Option<Slot>; SLOTS] {
+fn read_set(file: &File, place: u64) -> [u8; SET] {
     let mut bytes = [0; SET];
     let _ = file.read_at(&mut bytes, place);
-    let slots = bytes.as_chunks::<SLOT>().0;
-    std::array::from_fn(|number| Slot::decode(&slots[number]))
+    bytes
 }
 
 impl Slot {
@@ -197,8 +198,9 @@ mod tests {
         }
         known.note(&path, &seen);
         let set = read_set(known.0.as_ref().unwrap(), place);
-        assert_eq!(set.iter().flatten().filter(|slot| slot.key == key).count(), 1);
-        assert_eq!(set.iter().flatten().count(), SLOTS);
+        let slots: Vec<Slot> = set.as_chunks().0.iter().filter_map(Slot::decode).collect();
+        assert_eq!(slots.iter().filter(|slot| slot.key == key).count(), 1);
+        assert_eq!(slots.len(), SLOTS);
     }
 
     #[test]
