@@ -137,7 +137,7 @@ fn end_of_quote(line: &[u8], start: usize, quote: u8) -> Option<usize> {
 }
 
 /// Returns whether a source may give itself an absolute name, which prefix maps change: by `#line`, by the same directive of
-/// preprocessed sources, or by `.file` of assemblers.
+/// preprocessed sources, or by `.file` of assemblers; or whether a directive cannot be recognized.
 pub(super) fn may_set_its_name(source: &[u8]) -> bool {
     let is_set = |at: usize, mark: usize| begins_line(&source[..at]) && may_set_name(&source[at + mark..]);
     memchr_iter(b'#', source).any(|at| is_set(at, 1))
@@ -165,10 +165,21 @@ fn may_set_name(directive: &[u8]) -> bool {
                 || has_absolute_string(rest)
         }
         (b"line", 0) => true,
-        // The word may continue in the next line, or after a comment.
-        (b"" | b"l" | b"li" | b"lin", 0) => rest.starts_with(b"\\") || rest.starts_with(b"/"),
+        (_, 0) => is_beginning_of_name(word) && continues(rest),
         _ => false,
     }
+}
+
+/// Returns whether a word can become that of a directive about names.
+fn is_beginning_of_name(word: &[u8]) -> bool {
+    let names: [&[u8]; 4] = [b"line", b"include", b"import", b"embed"];
+    names.iter().any(|name| name.starts_with(word) && *name != word)
+}
+
+/// Returns whether a directive may continue in the next line, or after a comment.
+fn continues(rest: &[u8]) -> bool {
+    let marks: [&[u8]; 3] = [b"\\", b"/", b"??/"];
+    marks.iter().any(|mark| rest.starts_with(mark))
 }
 
 /// Returns whether a line has a string with an absolute path, or one that is not plain.
@@ -209,6 +220,9 @@ mod tests {
             "#\\\nline 1",
             "#li\\\nne 1",
             "#/**/line 1",
+            "#/**/include X",
+            "#inc\\\nlude X",
+            "%:im??/\nport X",
             "%:line 1 \"/a\"",
             "#line 1 \"\\057a\"",
             "??=line 1 \"/a\"",

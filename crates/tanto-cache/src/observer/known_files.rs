@@ -160,7 +160,7 @@ mod tests {
     fn digests_are_kept_while_files_stay_the_same() {
         let dir = Scratch::new("known-files");
         let systems = FileSystems::default();
-        let names: Vec<String> = (0..500).map(|number| format!("f{number}")).collect();
+        let names: Vec<String> = (0..50).map(|number| format!("f{number}")).collect();
         names.iter().for_each(|name| dir.write(name, name));
         wait_for_known_files();
         let find = |known: &KnownFiles, name: &str| known.find(&dir.bytes(name), &systems).map(|seen| seen.digest);
@@ -209,19 +209,20 @@ mod tests {
         dir.write("f", "content");
         wait_for_known_files();
         let path = dir.bytes("f");
-        let place = usize::try_from(place_of(&path).unwrap().1).unwrap();
-        open(&dir).note(&path, &seen(&dir.at("f")));
-        let whole = fs::read(dir.at("known")).unwrap();
+        let place = place_of(&path).unwrap().1;
+        let known = open(&dir);
+        known.note(&path, &seen(&dir.at("f")));
+        let file = File::options().read(true).write(true).open(dir.at("known")).unwrap();
         let systems = FileSystems::default();
-        for at in place..place + SLOT {
-            for bit in 0..8 {
-                let mut damaged = whole.clone();
-                damaged[at] ^= 1 << bit;
-                dir.write("known", damaged);
-                assert_eq!(open(&dir).find(&path, &systems), None, "{at} {bit}");
-            }
+        for at in 0..SLOT as u64 {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, place + at).unwrap();
+            file.write_all_at(&[byte[0] ^ 1 << (at % 8)], place + at).unwrap();
+            assert_eq!(known.find(&path, &systems), None, "{at}");
+            file.write_all_at(&byte, place + at).unwrap();
         }
-        dir.write("known", &whole[..place + SLOT - 1]);
+        assert!(known.find(&path, &systems).is_some());
+        file.set_len(place + SLOT as u64 - 1).unwrap();
         assert_eq!(open(&dir).find(&path, &systems), None, "torn");
         dir.write("known", "of another version");
         assert_eq!(open(&dir).find(&path, &systems), None);

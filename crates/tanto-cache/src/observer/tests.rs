@@ -273,7 +273,7 @@ fn remembered_lines_do_not_change_the_digest() {
 /// Lists with common beginnings, of more names than there are between two points, and of files that change meanwhile.
 #[test]
 fn the_last_list_does_not_change_the_digest_of_the_next() {
-    for seed in seeds(20) {
+    for seed in seeds(5) {
         let mut random = Random::new(seed);
         let dir = Scratch::new(&format!("cache-observer-progress-{seed}"));
         let files: Vec<String> = (0..120).map(|number| format!("{}/{number}", number % 7)).collect();
@@ -313,16 +313,21 @@ fn the_last_list_does_not_change_the_digest_of_the_next() {
 #[test]
 fn a_racy_file_is_read_again_for_each_list() {
     let dir = Scratch::new("cache-observer-racy");
-    let names: Vec<Vec<u8>> = (0..100).map(|number| dir.bytes(&number.to_string())).collect();
-    let mut all: Vec<InputName<'_>> =
-        names.iter().map(|name| InputName { aspect: Aspect::Content, name, id: None }).collect();
+    let name = dir.bytes("f");
+    let mut all = vec![InputName { aspect: Aspect::Content, name: &name, id: None }];
     NameTable::open(&dir.at("names")).pack(&mut all).unwrap();
-    for number in 0..100 {
-        dir.write(&number.to_string(), "before");
+    // On a busy machine, the file may be old when it is read.
+    loop {
+        let mut observer = observer();
+        dir.write("f", "before");
+        let before = observer.evaluate_as_seen(&all, &Places::NONE).unwrap();
+        let is_racy =
+            matches!(&observer.see(Aspect::Content, &name).seen, Seen::File(file) if file.trust == Trust::Racy);
+        dir.write("f", "after!");
+        let after = observer.evaluate_as_seen(&all, &Places::NONE).unwrap();
+        if is_racy {
+            assert_ne!(before.digest, after.digest);
+            return;
+        }
     }
-    let mut observer = observer();
-    let before = observer.evaluate_as_seen(&all, &Places::NONE).unwrap();
-    dir.write("5", "after!");
-    let after = observer.evaluate_as_seen(&all, &Places::NONE).unwrap();
-    assert_ne!(before.digest, after.digest);
 }
