@@ -34,21 +34,20 @@ impl NewFile {
         if let Some(file) = create_unnamed(path, mode) {
             return Ok(NewFile { file, temp_path: None });
         }
-        let mut temp_path = path.as_os_str().to_os_string();
-        temp_path.push(format!(".tanto-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let temp_path = path_beside(path);
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp_path)?;
-        Ok(NewFile { file, temp_path: Some(TempPath(temp_path.into())) })
+        Ok(NewFile { file, temp_path: Some(TempPath(temp_path)) })
     }
 
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Gives the file its name, which has to be free.
+    /// Gives the file its name. Replaces a file that has it.
     pub fn publish(self, path: &Path) -> io::Result<File> {
         match self.temp_path {
             Some(temp_path) => temp_path.rename(path)?,
-            None => link(&self.file, path)?,
+            None => name(&self.file, path)?,
         }
         Ok(self.file)
     }
@@ -70,6 +69,12 @@ impl Drop for TempPath {
     }
 }
 
+fn path_beside(path: &Path) -> PathBuf {
+    let mut temp_path = path.as_os_str().to_os_string();
+    temp_path.push(format!(".tanto-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    temp_path.into()
+}
+
 fn create_unnamed(path: &Path, mode: u32) -> Option<File> {
     if LINKS_FAIL.load(Ordering::Relaxed) {
         return None;
@@ -81,13 +86,23 @@ fn create_unnamed(path: &Path, mode: u32) -> Option<File> {
     is_limited.then_some(file)
 }
 
-fn link(file: &File, path: &Path) -> io::Result<()> {
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    let linked = match link(file, path) {
+        Err(Errno::EXIST) => {
+            let temp_path = path_beside(path);
+            link(file, &temp_path)?;
+            return TempPath(temp_path).rename(path);
+        }
+        linked => linked,
+    };
+    LINKS_FAIL.fetch_or(linked.is_err(), Ordering::Relaxed);
+    Ok(linked?)
+}
+
+fn link(file: &File, path: &Path) -> Result<(), Errno> {
     // A descriptor beside an empty path would need a capability.
     let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-    linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(|error| {
-        LINKS_FAIL.fetch_or(error != Errno::EXIST, Ordering::Relaxed);
-        error.into()
-    })
+    linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW)
 }
 
 #[cfg(test)]
@@ -135,12 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn an_unnamed_file_replaces_nothing() {
+    fn it_replaces_a_file() {
         let dir = Scratch::new("new-file-taken");
-        dir.write("f", "before");
-        let Some(file) = create_unnamed(&dir.at("f"), 0o666) else { return };
-        let error = NewFile { file, temp_path: None }.publish(&dir.at("f")).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read(dir.at("f")).unwrap(), b"before");
+        let path = dir.at("f");
+        for create in [|path: &Path| NewFile::create(path, 0o666).unwrap(), named] {
+            dir.write("f", "before");
+            let mut new = create(&path);
+            new.file().write_all(b"after").unwrap();
+            new.publish(&path).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"after");
+            assert_eq!(fs::read_dir(dir.at(".")).unwrap().count(), 1);
+        }
+        fs::create_dir(dir.at("d")).unwrap();
+        NewFile::create(&dir.at("d"), 0o666).unwrap().publish(&dir.at("d")).unwrap_err();
+        assert_eq!(fs::read_dir(dir.at(".")).unwrap().count(), 2);
     }
 }
