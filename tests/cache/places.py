@@ -165,7 +165,10 @@ def an_include_of_the_first_checkout_by_macros(tanto, place, kind):
     text = "#define A {parent}\n#define B {name}\n#define S_(a) #a\n#define S(a) S_(a)\n".replace("{parent}", str(place))
     cases = [("#include S(A/B/inc/h.h)\n", ""), ("#define P S(A/B/inc/h.h)\n#include P\n", ""), ("#include P\n", "-DP=S(A/B/inc/h.h)"),
              ("#def\\\nine/**/P/**/S(A/B/inc/h.h)\n#include P /* a header */\n", ""),
-             ("#define P Q\n#define Q S(A/B/inc/h.h)\n#include P\n", "")]
+             ("#define P Q\n#define Q S(A/B/inc/h.h)\n#include P\n", ""), ("#define P <A/B/inc/h.h>\n#include P\n", ""),
+             ("#define /* /* */ P S(A/B/inc/h.h)\n#include P\n", ""), ("#include\x0bS(A/B/inc/h.h)\n", ""),
+             ("#define\x0bP S(A/B/inc/h.h)\n#include P\n", ""), ("#define $P S(A/B/inc/h.h)\n#include $P\n", ""),
+             ("#if __has_include(S(A/B/inc/h.h))\n#include <limits.h>\n#endif\n#include S(A/B/inc/h.h)\n", "")]
     for number, (more, flags) in enumerate(cases):
         pair = pair_with_header(place / str(number), tanto, kind, "")
         for tree in pair.trees:

@@ -250,7 +250,7 @@ impl Observer {
         }
         let FileDigest { digest, state, trust, stat } = found;
         let seen = SeenFile { digest, state, trust, stat };
-        self.known.note(path, &seen);
+        self.known.note(path, &seen, &self.systems);
         Some(Seen::File(seen))
     }
 
@@ -272,7 +272,7 @@ impl Observer {
         if let Some(known) = self.definitions.get(&key) {
             return *known;
         }
-        let may_define = content_of(path, digest).is_none_or(|content| may_define_path(&content, name));
+        let may_define = content_of(path, digest).is_none_or(|content| may_define_path(path, &content, name));
         self.definitions.insert(key, may_define);
         may_define
     }

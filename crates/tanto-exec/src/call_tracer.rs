@@ -112,7 +112,7 @@ fn trace(request: &Request<'_>) -> io::Result<ExitStatus> {
         serve_others(&calls)?;
     }
     match status {
-        ExitStatus::Code(code) if code != 0 && was_interrupted => Err(run_again(programs, &signals)),
+        ExitStatus::Code(code) if code != 0 && was_interrupted && is_over => Err(run_again(programs, &signals)),
         status => Ok(status),
     }
 }

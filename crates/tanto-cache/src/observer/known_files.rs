@@ -27,6 +27,8 @@ const SLOTS: usize = 4;
 const SLOT: usize = 72;
 const SET: usize = SLOTS * SLOT;
 
+const SECOND: i64 = 1_000_000_000;
+
 /// The beginning of the digest of a path.
 type Key = [u8; 16];
 
@@ -66,8 +68,12 @@ impl KnownFiles {
         is_same.then_some(SeenFile { digest: known.digest, state, trust: Trust::Known, stat: found })
     }
 
-    /// Failures only cost time later.
-    pub(super) fn note(&self, path: &[u8], seen: &SeenFile) {
+    /// Failures only cost time later. Files of images that may be mounted at the same place one after another are not noted:
+    /// tools write images with whole seconds.
+    pub(super) fn note(&self, path: &[u8], seen: &SeenFile, systems: &FileSystems) {
+        if seen.stat.ctime % SECOND == 0 && !systems.is_on_disk(&seen.stat) {
+            return;
+        }
         let (Some(file), Some((key, place)), Trust::Known) = (&self.0, place_of(path), seen.trust) else { return };
         let set = read_set(file, place);
         let slots: &[[u8; SLOT]] = set.as_chunks().0;
@@ -167,14 +173,14 @@ mod tests {
         let first = open(&dir);
         for name in &names {
             assert_eq!(find(&first, name), None);
-            first.note(&dir.bytes(name), &seen(&dir.at(name)));
+            first.note(&dir.bytes(name), &seen(&dir.at(name)), &FileSystems::default());
         }
         let second = open(&dir);
         assert!(names.iter().all(|name| find(&second, name) == Some(Digest::of(name.as_bytes()))));
         dir.write("f7", "f8");
         assert_eq!(find(&second, "f7"), None);
         wait_for_known_files();
-        second.note(&dir.bytes("f7"), &seen(&dir.at("f7")));
+        second.note(&dir.bytes("f7"), &seen(&dir.at("f7")), &FileSystems::default());
         assert_eq!(find(&first, "f7"), Some(Digest::of(b"f8")), "all processes share the file");
         fs::remove_file(dir.at("f9")).unwrap();
         assert_eq!(find(&second, "f9"), None);
@@ -196,7 +202,7 @@ mod tests {
             let file = known.0.as_ref().unwrap();
             file.write_all_at(&slot.encode(), place + u64::from(number) % 4 * SLOT as u64).unwrap();
         }
-        known.note(&path, &seen);
+        known.note(&path, &seen, &FileSystems::default());
         let set = read_set(known.0.as_ref().unwrap(), place);
         let slots: Vec<Slot> = set.as_chunks().0.iter().filter_map(Slot::decode).collect();
         assert_eq!(slots.iter().filter(|slot| slot.key == key).count(), 1);
@@ -211,7 +217,7 @@ mod tests {
         let path = dir.bytes("f");
         let place = place_of(&path).unwrap().1;
         let known = open(&dir);
-        known.note(&path, &seen(&dir.at("f")));
+        known.note(&path, &seen(&dir.at("f")), &FileSystems::default());
         let file = File::options().read(true).write(true).open(dir.at("known")).unwrap();
         let systems = FileSystems::default();
         for at in 0..SLOT as u64 {
@@ -228,7 +234,7 @@ mod tests {
         assert_eq!(open(&dir).find(&path, &systems), None);
         fs::remove_file(dir.at("known")).unwrap();
         fs::create_dir(dir.at("known")).unwrap();
-        open(&dir).note(&path, &seen(&dir.at("f")));
+        open(&dir).note(&path, &seen(&dir.at("f")), &FileSystems::default());
         assert!(open(&dir).find(&path, &systems).is_some());
     }
 

@@ -16,10 +16,30 @@ pub(super) enum IncludedNames {
 /// Finds how a file names included files. Assemblers include files, too.
 pub(super) fn included_names(content: &[u8]) -> IncludedNames {
     const OF_ASSEMBLERS: [&[u8]; 2] = [b".incbin", b".include"];
+    let lower = content.to_ascii_lowercase();
     let mut macros = Vec::new();
-    let is_plain = !OF_ASSEMBLERS.iter().any(|word| memmem::find(content, word).is_some())
+    let is_plain = !is_unusual(content)
+        && !OF_ASSEMBLERS.iter().any(|word| memmem::find(&lower, word).is_some())
+        && !tests_computed_name(content)
         && [&b"include"[..], b"import", b"embed"].iter().all(|word| add_macros(content, word, &mut macros));
     if is_plain { IncludedNames::OfMacros(macros) } else { IncludedNames::Computed }
+}
+
+/// Returns whether a file has bytes that compilers take for blanks or ends of lines, but the functions here do not.
+fn is_unusual(content: &[u8]) -> bool {
+    let has_return = content.split(|&byte| byte == b'\n').any(|line| line[..line.len().max(1) - 1].contains(&b'\r'));
+    has_return || content.contains(&b'\x0b') || memmem::find(content, b"%\\\n").is_some()
+}
+
+/// Returns whether a condition asks for a file whose name is no literal.
+fn tests_computed_name(content: &[u8]) -> bool {
+    memmem::find_iter(content, b"__has_").any(|at| {
+        let rest = &content[at + b"__has_".len()..];
+        let names: [&[u8]; 4] = [b"include_next", b"include", b"embed", b"import"];
+        let rest = names.iter().find_map(|name| rest.strip_prefix(*name));
+        let operand = rest.and_then(|rest| rest.trim_ascii_start().strip_prefix(b"("));
+        operand.is_some_and(|operand| !matches!(operand.trim_ascii_start().first(), Some(b'"' | b'<')))
+    })
 }
 
 /// Returns false if a name is neither a literal nor a macro.
@@ -27,13 +47,18 @@ fn add_macros(content: &[u8], directive: &[u8], macros: &mut Vec<Box<[u8]>>) -> 
     for found in memmem::find_iter(content, directive) {
         let (before, after) = (content[..found].trim_ascii_end(), &content[found + directive.len()..]);
         let mark = [&b"#"[..], b"%:", b"??="].into_iter().find_map(|mark| before.strip_suffix(mark));
-        let operand = after.strip_prefix(b"_next").unwrap_or(after).trim_ascii_start();
-        // Nothing else can begin the name of a file, except literals.
-        let may_be_computed = |byte: &u8| is_in_name(*byte) || b"/\\?".contains(byte);
-        if !mark.is_some_and(begins_line) || !operand.first().is_some_and(may_be_computed) {
+        if !mark.is_some_and(begins_line) {
             continue;
         }
-        match macro_name(operand) {
+        let operand = after.strip_prefix(b"_next").unwrap_or(after).trim_ascii_start();
+        let line = operand.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let name = match line.first() {
+            Some(b'"' | b'<') if line.contains(&b'\\') => return false,
+            // No name of a file begins with the others, as in a comment about the "#include's".
+            Some(b'"' | b'<' | b'\'' | b'.' | b',' | b';' | b')') | None => continue,
+            Some(_) => macro_name(line),
+        };
+        match name {
             Some(name) if macros.iter().any(|known| **known == *name) => {}
             Some(name) => macros.push(name.into()),
             None => return false,
@@ -42,54 +67,50 @@ fn add_macros(content: &[u8], directive: &[u8], macros: &mut Vec<Box<[u8]>>) -> 
     true
 }
 
-/// Returns the name that a line consists of, except for comments. Names that compilers define are not returned.
-fn macro_name(operand: &[u8]) -> Option<&[u8]> {
-    let line = operand.split(|&byte| byte == b'\n').next()?;
+/// Returns the name that a line consists of, except for a comment. Names that compilers define are not returned.
+fn macro_name(line: &[u8]) -> Option<&[u8]> {
     let (name, rest) = line.split_at(line.iter().take_while(|byte| is_in_name(**byte)).count());
     let rest = rest.trim_ascii();
-    let is_over = rest.is_empty() || rest.starts_with(b"//") || rest.starts_with(b"/*") && rest.ends_with(b"*/");
-    (is_over && !name.is_empty() && !name.starts_with(b"__") && !line.contains(&b'\\')).then_some(name)
+    let is_comment = |rest: &[u8]| memmem::find(rest, b"*/").is_some_and(|end| end + 2 == rest.len());
+    let is_over = rest.is_empty() || rest.starts_with(b"//") || rest.strip_prefix(b"/*").is_some_and(is_comment);
+    (is_over && !name.is_empty() && !name.starts_with(b"_") && !line.contains(&b'\\')).then_some(name)
 }
 
 /// Returns whether a file may define a macro as anything but the relative name of a file.
-pub(super) fn may_define_path(content: &[u8], name: &[u8]) -> bool {
+pub(super) fn may_define_path(path: &[u8], content: &[u8], name: &[u8]) -> bool {
     // Trigraphs can continue lines.
-    if memmem::find(content, b"??/").is_some() {
+    if is_unusual(content) || memmem::find(content, b"??/").is_some() {
         return true;
     }
+    // Files with options of the compiler.
+    let has_options = path.ends_with(b".cfg") || path.ends_with(b"/specs");
     let text = spliced(content);
-    let mut found = memmem::find_iter(&text, name).filter(|&at| {
-        let end = at + name.len();
-        !text[..at].last().is_some_and(|byte| is_in_name(*byte)) && !text.get(end).is_some_and(|byte| is_in_name(*byte))
-    });
     // In a precompiled header, definitions cannot be told from uses.
-    let is_binary = text.contains(&0);
-    found.any(|at| is_binary || is_defined(&text[..at]) && !is_relative_name(&text[at + name.len()..]))
+    let is_text = !has_options && !text.contains(&0);
+    memmem::find_iter(&text, name)
+        .any(|at| !is_text || may_be_definition(&text[..at]) && !is_use(&text[..at], &text[at + name.len()..]))
 }
 
-/// Returns whether a text ends in `define`, except for blanks and comments.
-fn is_defined(mut before: &[u8]) -> bool {
-    loop {
-        before = before.trim_ascii_end();
-        match before.strip_suffix(b"*/").map(|text| memmem::rfind(text, b"/*")) {
-            None => break,
-            Some(Some(start)) => before = &before[..start],
-            Some(None) => return true,
-        }
+/// Returns whether a text may end in `define`.
+fn may_be_definition(before: &[u8]) -> bool {
+    let text = before.trim_ascii_end();
+    // Some compilers take other bytes for blanks.
+    text.ends_with(b"define") || text.ends_with(b"*/") || !text.last().is_none_or(u8::is_ascii)
+}
+
+/// Returns whether a name is a part of another one, or is defined as the literal name of a file in quotes, which is not
+/// expanded as one in brackets is.
+fn is_use(before: &[u8], rest: &[u8]) -> bool {
+    if rest.first().is_some_and(|byte| is_in_name(*byte)) {
+        return true;
     }
-    before.ends_with(b"define")
-}
-
-/// Returns whether a line is the literal name of a file, without directories above.
-fn is_relative_name(rest: &[u8]) -> bool {
+    let is_directly = before.trim_ascii_end().ends_with(b"define");
     let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let value = line.trim_ascii();
-    let begins = line.first().is_some_and(u8::is_ascii_whitespace);
-    let literal = match value {
-        [b'"', name @ .., b'"'] | [b'<', name @ .., b'>'] => name,
-        _ => return false,
+    let is_relative = match line.trim_ascii() {
+        [b'"', name @ .., b'"'] => !name.starts_with(b"/") && !name.iter().any(|byte| b"\"\\".contains(byte)),
+        _ => false,
     };
-    begins && !literal.is_empty() && !literal.starts_with(b"/") && !literal.iter().any(|byte| b"\"<>\\".contains(byte))
+    is_directly && is_relative && line.first().is_some_and(u8::is_ascii_whitespace)
 }
 
 /// Joins lines that continue after a backslash.
@@ -105,7 +126,7 @@ fn spliced(content: &[u8]) -> Vec<u8> {
 }
 
 fn is_in_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 #[cfg(test)]
@@ -123,7 +144,25 @@ mod tests {
             ("#include A\\\n(b)\n", None),
             ("#include \\\nA\n", None),
             ("#include /* */ A\n", None),
-            ("#include A /* */ B /* */\n", Some("A")),
+            ("#include A /* */ B /* */\n", None),
+            ("#include A /*/\n", None),
+            ("#include\x0bA\n", None),
+            ("#include\0A\n", None),
+            ("#include $A\n", None),
+            ("#include \u{e9}\n", None),
+            ("#include \u{a0}A\n", None),
+            ("#include _Pragma\n", None),
+            ("#include A\r#include A(b)\r", None),
+            ("#include \"a\\\nb.h\"\n", None),
+            ("%\\\n:include A(b)\n", None),
+            (".INCBIN \"x\"\n", None),
+            ("#if __has_include(A(b))\n", None),
+            ("#if __has_include_next ( A )\n", None),
+            (
+                "#if defined __has_include && __has_include(<a>) && __has_include( \"b\")\n#if __has_feature(x)\n",
+                Some(""),
+            ),
+            ("/* *\\\n/ #include A(b)\n", None),
             ("#include __FILE__\n", None),
             ("#include\n", Some("")),
             ("/* of\n  #include's there */", Some("")),
@@ -145,7 +184,13 @@ mod tests {
         for (text, expected) in [
             ("#if defined(A)\n#include A\n#endif\n", false),
             ("#define A \"a.h\"\n", false),
-            ("#define A <dir/a.h> \n", false),
+            ("#define A <B/a.h> \n", true),
+            ("#define /* /* */ A B\n", true),
+            ("#define/**/A \"a.h\"\n", true),
+            ("#define\x0bA B\n", true),
+            ("#def\\\x0b\nine A B\n", true),
+            ("#define \\\rA B\n", true),
+            ("#define\u{a0}A B\n", true),
             ("#define AB X\n#define B A\n", false),
             ("#undef A\n", false),
             ("#define A \"/a.h\"\n", true),
@@ -161,9 +206,14 @@ mod tests {
             ("x */ A", true),
             ("#define A \"a.h\"\n??/\n", true),
             ("gpch\0 A", true),
-            ("gpch\0 AB", false),
+            ("gpch\0 B", false),
         ] {
-            assert_eq!(may_define_path(text.as_bytes(), b"A"), expected, "{text}");
+            assert_eq!(may_define_path(b"/a.h", text.as_bytes(), b"A"), expected, "{text}");
+        }
+        for (path, text, expected) in
+            [("/x/specs", "*cpp: -DA=B", true), ("/x/clang.cfg", "-D A=B", true), ("/x/clang.cfg", "-D B", false)]
+        {
+            assert_eq!(may_define_path(path.as_bytes(), text.as_bytes(), b"A"), expected, "{text}");
         }
     }
 }

@@ -114,6 +114,13 @@ impl FileSystems {
         Observer::new(self).state_of(found, open)
     }
 
+    /// Returns whether a file that was observed is on a file system with an id of its own, which other disks and images do not
+    /// have.
+    pub fn is_on_disk(&self, found: &Stat) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.iter().any(|it| it.device == found.device && it.durable_id.is_some())
+    }
+
     /// Waits until the next change of a file will get another change time than a change before this was created, or before
     /// the file was observed. Does not wait for files from the future.
     pub fn wait_for_next_tick(&self) {
