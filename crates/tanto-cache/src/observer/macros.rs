@@ -16,13 +16,15 @@ pub(super) enum IncludedNames {
 /// Finds how a file names included files. Assemblers include files, too.
 pub(super) fn included_names(content: &[u8]) -> IncludedNames {
     const OF_ASSEMBLERS: [&[u8]; 2] = [b".incbin", b".include"];
+    const DIRECTIVES: [&[u8]; 3] = [b"include", b"import", b"embed"];
     let lower = content.to_ascii_lowercase();
+    let has = |words: &[&[u8]]| words.iter().any(|word| memmem::find(&lower, word).is_some());
     let mut macros = Vec::new();
-    let is_plain = !is_unusual(content)
-        && !OF_ASSEMBLERS.iter().any(|word| memmem::find(&lower, word).is_some())
-        && !tests_computed_name(content)
-        && [&b"include"[..], b"import", b"embed"].iter().all(|word| add_macros(content, word, &mut macros));
-    if is_plain { IncludedNames::OfMacros(macros) } else { IncludedNames::Computed }
+    let is_computed = has(&OF_ASSEMBLERS)
+        || has(&DIRECTIVES) && is_unusual(content)
+        || tests_computed_name(content)
+        || !DIRECTIVES.iter().all(|word| add_macros(content, word, &mut macros));
+    if is_computed { IncludedNames::Computed } else { IncludedNames::OfMacros(macros) }
 }
 
 /// Returns whether a file has bytes that compilers take for blanks or ends of lines, but the functions here do not.
@@ -78,17 +80,17 @@ fn macro_name(line: &[u8]) -> Option<&[u8]> {
 
 /// Returns whether a file may define a macro as anything but the relative name of a file.
 pub(super) fn may_define_path(path: &[u8], content: &[u8], name: &[u8]) -> bool {
+    // In precompiled headers and files with options of the compiler, definitions cannot be told from uses.
+    if content.contains(&0) || path.ends_with(b".cfg") || path.ends_with(b"/specs") {
+        return memmem::find(content, name).is_some();
+    }
     // Trigraphs can continue lines.
     if is_unusual(content) || memmem::find(content, b"??/").is_some() {
         return true;
     }
-    // Files with options of the compiler.
-    let has_options = path.ends_with(b".cfg") || path.ends_with(b"/specs");
     let text = spliced(content);
-    // In a precompiled header, definitions cannot be told from uses.
-    let is_text = !has_options && !text.contains(&0);
     memmem::find_iter(&text, name)
-        .any(|at| !is_text || may_be_definition(&text[..at]) && !is_use(&text[..at], &text[at + name.len()..]))
+        .any(|at| may_be_definition(&text[..at]) && !is_use(&text[..at], &text[at + name.len()..]))
 }
 
 /// Returns whether a text may end in `define`.
