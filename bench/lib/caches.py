@@ -201,7 +201,7 @@ def input_lists(directory):
     crates/tanto-cache/src/entry.rs."""
     for path in directory.glob("actions/??/*"):
         content = path.read_bytes()
-        if not content.startswith(b"TCA2"):
+        if not content.startswith(b"TCA3"):
             raise SystemExit(f"{path}: not the format of this script")
         entries, at = content[37], 38
         for _ in range(entries):
@@ -211,7 +211,7 @@ def input_lists(directory):
             yield length, sum(byte < 0x80 for byte in packed)
             # The digest, and whether outputs must be absent.
             at += 12 + length + 32 + 1
-            at += 4 + 33 * int.from_bytes(content[at : at + 4], "little")
+            at += 4 + 65 * int.from_bytes(content[at : at + 4], "little")
             for _ in range(2):
                 at += 33 if content[at] else 1
             at += 12

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use tanto_cas::manifest::{Manifest, ManifestLimits, path_order};
 use tanto_cas::pack::{PackLimits, PackReader};
-use tanto_cas::{BlobInfo, Digest, FileDigest};
+use tanto_cas::{BlobInfo, ContentDigest, Digest, FileDigest};
 use tanto_exec::input_recorder::input_list::InputList;
 use tanto_ninja::content::{Contents, PathKey};
 use tanto_ninja::hash::rapidhash;
@@ -20,7 +20,7 @@ use crate::targets::Target;
 /// The file of what commands were run with.
 pub(crate) const CONTENTS: Target = Target {
     name: "contents",
-    tokens: &[b"TCT1", b"\x01", b"\x02", b"\0\0\0\0", b"\x01\0\0\0", b"\x02\0\0\0", b"\xff\xff\xff\xff"],
+    tokens: &[b"TCT2", b"\x01", b"\x02", b"\0\0\0\0", b"\x01\0\0\0", b"\x02\0\0\0", b"\xff\xff\xff\xff"],
     head: 0,
     run: table,
 };
@@ -91,7 +91,7 @@ fn table(bytes: &[u8], scratch: &Path) {
     let (key, fingerprint) = (PathKey::of(b"a"), Fingerprint(1));
     let state = FileState { mtime: 1, fingerprint };
     let found = FileDigest {
-        digest: Digest::of(b"a"),
+        digest: ContentDigest::of(b"a"),
         state,
         stat: Stat { kind: FileKind::File, size: 1, mtime: 1, ctime: 1, device: 1, inode: 1, is_executable: false },
         trust: Trust::Known,
@@ -106,7 +106,7 @@ fn table(bytes: &[u8], scratch: &Path) {
 /// A block of a table's file with its checksum.
 fn block(kind: u32, payload: &[u8]) -> Vec<u8> {
     let length = payload.len() as u32;
-    let mut block = [&b"TCT1"[..], &kind.to_le_bytes(), &length.to_le_bytes(), &1_u32.to_le_bytes(), &[0; 8]].concat();
+    let mut block = [&b"TCT2"[..], &kind.to_le_bytes(), &length.to_le_bytes(), &1_u32.to_le_bytes(), &[0; 8]].concat();
     let sum = rapidhash(payload).wrapping_add(rapidhash(&block).rotate_left(1));
     block.extend_from_slice(&sum.to_le_bytes());
     block.extend_from_slice(payload);

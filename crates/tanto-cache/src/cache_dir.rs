@@ -2,26 +2,30 @@
 //!
 //! Files of actions get their name when they are complete. Everything that is damaged counts as missing.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, File, Metadata};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tanto_cas::store::{Durability, StoreLimits};
-use tanto_cas::{BlobInfo, Digest, Store, StoreError};
+use tanto_cas::{BlobInfo, ContentDigest, ContentHasher, Digest, Store, StoreError};
+use tanto_sys::fs::dir::clone_content;
 use tanto_sys::fs::file::write_atomically;
 use tanto_sys::user;
 
-use crate::entry::{self, ActionFile};
-use crate::plain_files::{PlainFile, make_room, read_file};
+use crate::entry::{self, ActionFile, StoredOutput};
+use crate::plain_files::{make_room, open_file, read_file};
 
 /// Longest output that is stored, in bytes.
 pub(crate) const MAX_BLOB_BYTES: u64 = 1 << 30;
 
 /// Directories that are created at most: `~/.cache/tanto/cache`.
 const MADE_LEVELS: usize = 3;
+
+/// Bytes that are copied at a time.
+const CHUNK: u64 = 64 << 10;
 
 /// The use of a file is noted once in this time.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -127,7 +131,7 @@ impl CacheDir {
         };
         match read.and_then(|read| ActionFile::decode(&read.content, key).map(|found| (read, found))) {
             Some((read, found)) => {
-                self.note_use(&read);
+                self.note_use(&read.file, &read.metadata);
                 found
             }
             None => {
@@ -153,32 +157,54 @@ impl CacheDir {
     }
 
     /// Notes that a file was used today.
-    fn note_use(&self, read: &PlainFile) {
-        let age = read.metadata.modified().map(|time| SystemTime::now().duration_since(time));
+    fn note_use(&self, file: &File, metadata: &Metadata) {
+        let age = metadata.modified().map(|time| SystemTime::now().duration_since(time));
         let is_noted = age.is_ok_and(|age| age.is_ok_and(|age| age < DAY));
         if self.store.is_some() && !is_noted {
             // Otherwise, it goes earlier.
-            let _ = read.file.set_modified(SystemTime::now());
+            let _ = file.set_modified(SystemTime::now());
         }
     }
 
     /// Reads a blob and verifies it. A damaged one is moved away.
-    pub(crate) fn read_blob(&self, digest: &Digest) -> Option<Blob> {
-        let path = self.blob_path(digest);
-        let read = match read_file(&path, MAX_BLOB_BYTES) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(&path).is_err() => {
-                return None;
-            }
-            read => read.ok(),
-        };
+    pub(crate) fn read_blob(&self, digest: &Digest) -> Option<Vec<u8>> {
+        let read = self.if_present(digest, |path| read_file(path, MAX_BLOB_BYTES))?;
         let Some(read) = read.filter(|read| Digest::of(&read.content) == *digest) else {
-            self.damaged.fetch_add(1, Ordering::Relaxed);
-            // The store moves it away.
-            self.store.iter().for_each(|store| drop(store.read_to_vec(digest, MAX_BLOB_BYTES)));
+            self.note_damage(digest);
             return None;
         };
-        self.note_use(&read);
-        Some(Blob { content: read.content, file: read.file })
+        self.note_use(&read.file, &read.metadata);
+        Some(read.content)
+    }
+
+    /// Copies an output to a new file and verifies it. A damaged one is moved away. Returns `None` if that fails.
+    pub(crate) fn copy_output(&self, output: &StoredOutput, to: &mut File) -> Option<()> {
+        let opened = self.if_present(&output.blob, |path| open_file(path, MAX_BLOB_BYTES))?;
+        let copied = match &opened {
+            Some((file, metadata)) => copy(file, metadata.len(), to).ok()?,
+            None => None,
+        };
+        let Some((file, metadata)) = opened.filter(|_| copied == Some(output.content)) else {
+            self.note_damage(&output.blob);
+            return None;
+        };
+        self.note_use(&file, &metadata);
+        Some(())
+    }
+
+    /// Opens a blob. Returns `None` if it is missing, and `Some(None)` if it cannot be opened.
+    fn if_present<T>(&self, digest: &Digest, open: impl FnOnce(&Path) -> io::Result<T>) -> Option<Option<T>> {
+        let path = self.blob_path(digest);
+        match open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(&path).is_err() => None,
+            opened => Some(opened.ok()),
+        }
+    }
+
+    fn note_damage(&self, digest: &Digest) {
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+        // The store moves it away.
+        self.store.iter().for_each(|store| drop(store.read_to_vec(digest, MAX_BLOB_BYTES)));
     }
 
     pub(crate) fn has_blob(&self, digest: &Digest) -> bool {
@@ -207,10 +233,23 @@ impl CacheDir {
     }
 }
 
-/// A verified blob.
-pub(crate) struct Blob {
-    pub(crate) content: Vec<u8>,
-    pub(crate) file: File,
+/// Copies a file and determines its digest. Returns `Ok(None)` if it cannot be read.
+fn copy(mut from: &File, size: u64, to: &mut File) -> io::Result<Option<ContentDigest>> {
+    let is_cloned = clone_content(from, to).is_ok();
+    let mut hasher = ContentHasher::default();
+    let mut buffer = vec![0; size.min(CHUNK) as usize];
+    while hasher.size() < size {
+        let part = (size - hasher.size()).min(CHUNK) as usize;
+        let bytes = &mut buffer[..part];
+        if from.read_exact(bytes).is_err() {
+            return Ok(None);
+        }
+        hasher.update(bytes);
+        if !is_cloned {
+            to.write_all(bytes)?;
+        }
+    }
+    Ok(Some(hasher.finish()))
 }
 
 fn limits() -> StoreLimits {

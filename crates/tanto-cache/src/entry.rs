@@ -1,11 +1,11 @@
 //! The file of an action: the lists of inputs of its runs, and their results.
 
-use tanto_cas::Digest;
+use tanto_cas::{ContentDigest, Digest};
 use tanto_exec::job::Cost;
 
 use crate::input_names::PackedList;
 
-const MAGIC: &[u8; 4] = b"TCA2";
+const MAGIC: &[u8; 4] = b"TCA3";
 /// Results of one action. A new one replaces the oldest.
 pub(crate) const MAX_ENTRIES: usize = 16;
 /// Maximum size of the file.
@@ -45,14 +45,16 @@ pub(crate) struct ActionResult {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StoredOutput {
-    pub(crate) digest: Digest,
+    pub(crate) blob: Digest,
+    /// Of the same bytes, faster to verify.
+    pub(crate) content: ContentDigest,
     pub(crate) is_executable: bool,
 }
 
 impl ActionResult {
     /// All blobs.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = Digest> {
-        self.outputs.iter().map(|output| output.digest).chain(self.depfile).chain(self.text)
+        self.outputs.iter().map(|output| output.blob).chain(self.depfile).chain(self.text)
     }
 }
 
@@ -104,7 +106,8 @@ impl Entry {
         to.push(u8::from(self.needs_absent_outputs));
         put_u32(to, self.result.outputs.len());
         for output in &self.result.outputs {
-            to.extend_from_slice(&output.digest.0);
+            to.extend_from_slice(&output.blob.0);
+            to.extend_from_slice(&output.content.0);
             to.push(u8::from(output.is_executable));
         }
         for blob in [self.result.depfile, self.result.text] {
@@ -141,8 +144,9 @@ fn checksum(key: &Digest, body: &[u8]) -> Digest {
 }
 
 fn output(fields: &mut Fields<'_>) -> Option<StoredOutput> {
-    let (digest, [executable]) = (Digest(fields.take()?), fields.take()?);
-    Some(StoredOutput { digest, is_executable: executable != 0 })
+    let (blob, content) = (Digest(fields.take()?), ContentDigest(fields.take()?));
+    let [executable] = fields.take()?;
+    Some(StoredOutput { blob, content, is_executable: executable != 0 })
 }
 
 fn blob(fields: &mut Fields<'_>) -> Option<Option<Digest>> {
@@ -178,7 +182,8 @@ mod tests {
     const KEY: Digest = Digest([9; 32]);
 
     fn entry(number: u8) -> Entry {
-        let output = StoredOutput { digest: Digest([number; 32]), is_executable: number % 2 == 1 };
+        let (blob, content) = (Digest([number; 32]), ContentDigest([number + 1; 32]));
+        let output = StoredOutput { blob, content, is_executable: number % 2 == 1 };
         let cost = Cost { wall_ms: 7, cpu_ms: 5, memory_kib: 9 };
         let (depfile, text) = (Some(Digest([2; 32])), None);
         Entry {

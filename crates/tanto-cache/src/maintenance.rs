@@ -181,19 +181,21 @@ mod tests {
     use crate::entry::{ActionResult, Entry, StoredOutput};
     use crate::input_names::PackedList;
     use std::time::{Duration, SystemTime};
+    use tanto_cas::ContentDigest;
     use tanto_exec::job::Cost;
     use tanto_testing::Scratch;
 
     /// Stores an action with an object of this size. Returns the digest of the object.
     fn add(dir: &CacheDir, number: u8, size: usize) -> Digest {
-        let digest = dir.put(&vec![number; size]).unwrap();
-        let output = StoredOutput { digest, is_executable: false };
+        let object = vec![number; size];
+        let blob = dir.put(&object).unwrap();
+        let output = StoredOutput { blob, content: ContentDigest::of(&object), is_executable: false };
         let result = ActionResult { outputs: vec![output], depfile: None, text: None, cost: Cost::default() };
         let list = PackedList { table: 1, inputs: Vec::new() };
         let entries = vec![Entry { list, inputs: Digest([number; 32]), needs_absent_outputs: false, result }];
         let action = ActionFile { depends_on_place: false, entries };
         dir.write_action(&Digest([number; 32]), &action).unwrap();
-        digest
+        blob
     }
 
     fn cache(place: &Scratch) -> (PathBuf, CacheDir) {

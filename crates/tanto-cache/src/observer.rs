@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use hashbrown::{HashMap, HashSet};
-use tanto_cas::{Digest, FileDigest, RecentDigests};
+use tanto_cas::{ContentDigest, Digest, FileDigest, RecentDigests};
 use tanto_exec::input_recorder::input_list::permissions;
 use tanto_sys::fs::file;
 use tanto_sys::fs::file_stamp::coarse_now;
@@ -82,7 +82,7 @@ pub(crate) enum Seen {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SeenFile {
-    pub(crate) digest: Digest,
+    pub(crate) digest: ContentDigest,
     pub(crate) state: FileState,
     pub(crate) trust: Trust,
     pub(crate) stat: Stat,
@@ -112,9 +112,9 @@ pub(crate) struct Observer {
     known: KnownFiles,
     recent: RecentDigests,
     /// By content.
-    traits: Map<Digest, FileTraits>,
+    traits: Map<ContentDigest, FileTraits>,
     /// By content and macro.
-    definitions: Map<(Digest, Box<[u8]>), bool>,
+    definitions: Map<(ContentDigest, Box<[u8]>), bool>,
     lines: lines::Lines,
     progress: progress::Progress,
     scratch: list::Scratch,
@@ -255,7 +255,7 @@ impl Observer {
     }
 
     /// Searches a file with this digest for constructs that restrict caching.
-    pub(crate) fn traits_of(&mut self, path: &[u8], digest: Digest, places: &Places) -> FileTraits {
+    pub(crate) fn traits_of(&mut self, path: &[u8], digest: ContentDigest, places: &Places) -> FileTraits {
         if let Some(known) = self.traits.get(&digest) {
             return known.clone();
         }
@@ -267,7 +267,7 @@ impl Observer {
     }
 
     /// Returns whether a file with this digest may define a macro as anything but the relative name of a file.
-    pub(crate) fn may_define_path(&mut self, path: &[u8], digest: Digest, name: &[u8]) -> bool {
+    pub(crate) fn may_define_path(&mut self, path: &[u8], digest: ContentDigest, name: &[u8]) -> bool {
         let key = (digest, Box::from(name));
         if let Some(known) = self.definitions.get(&key) {
             return *known;
@@ -284,8 +284,8 @@ impl Observer {
 }
 
 /// `None`: the file has another digest now.
-fn content_of(path: &[u8], digest: Digest) -> Option<Vec<u8>> {
-    fs::read(file::path(path)).ok().filter(|content| Digest::of(content) == digest)
+fn content_of(path: &[u8], digest: ContentDigest) -> Option<Vec<u8>> {
+    fs::read(file::path(path)).ok().filter(|content| ContentDigest::of(content) == digest)
 }
 
 pub(crate) fn last_component(path: &[u8]) -> &[u8] {

@@ -14,10 +14,9 @@ pub(crate) struct PlainFile {
     pub(crate) content: Vec<u8>,
 }
 
-/// Opens and reads a file of at most `most` bytes. Anything else in its place counts as missing. Bytes that are appended
-/// meanwhile are not read.
-pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<PlainFile> {
-    let mut file = open_no_follow(path)?;
+/// Opens a file of at most `most` bytes. Anything else in its place counts as missing.
+pub(crate) fn open_file(path: &Path, most: u64) -> io::Result<(File, Metadata)> {
+    let file = open_no_follow(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::ErrorKind::NotFound.into());
@@ -25,6 +24,12 @@ pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<PlainFile> {
     if metadata.len() > most {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
+    Ok((file, metadata))
+}
+
+/// Opens and reads a file of at most `most` bytes. Bytes that are appended meanwhile are not read.
+pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<PlainFile> {
+    let (mut file, metadata) = open_file(path, most)?;
     let mut content = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
     (&mut file).take(metadata.len()).read_to_end(&mut content)?;
     Ok(PlainFile { file, metadata, content })

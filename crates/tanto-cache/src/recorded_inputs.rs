@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use memchr::memmem;
-use tanto_cas::Digest;
+use tanto_cas::ContentDigest;
 use tanto_exec::input_recorder::input_list::{Input, InputList};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::Trust;
@@ -45,6 +45,8 @@ pub(crate) enum NotStored {
     Io(String),
     #[error("its output is missing, or is no regular file")]
     Output,
+    #[error("its output is longer than 1 GiB")]
+    OutputTooLong,
     #[error("it did not write all of its outputs")]
     NotWritten,
     #[error("its output has other permissions than a new file")]
@@ -107,7 +109,7 @@ impl Run<'_> {
         if self.action.places.are_none() {
             return Ok(());
         }
-        let mut files: Vec<(&[u8], Digest)> = Vec::new();
+        let mut files: Vec<(&[u8], ContentDigest)> = Vec::new();
         let mut macros = BTreeSet::new();
         for input in list.inputs() {
             if let Input::Read(name) = input

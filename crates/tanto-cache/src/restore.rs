@@ -6,13 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use tanto_cas::{Digest, FileDigest, RecentDigests};
-use tanto_sys::fs::dir::clone_content;
+use tanto_cas::{ContentDigest, Digest, FileDigest, RecentDigests};
 use tanto_sys::fs::fingerprint::FileSystems;
 use tanto_sys::fs::new_file::NewFile;
 use tanto_sys::fs::stat::Stat;
 
-use crate::cache_dir::{Blob, CacheDir};
+use crate::cache_dir::CacheDir;
 use crate::entry::StoredOutput;
 use crate::places::Places;
 
@@ -38,7 +37,7 @@ pub(crate) struct Written {
 
 impl Written {
     /// Notes a file that has just got its name, and whose mtime was set before.
-    fn note(&self, file: &File, digest: Digest, mtime: i64) {
+    fn note(&self, file: &File, digest: ContentDigest, mtime: i64) {
         // A later write sets another mtime, because this one is in the past.
         let Some(stat) = Stat::of(file).ok().filter(|stat| stat.mtime == mtime && mtime < stat.ctime) else { return };
         let (state, trust) = self.systems.describe(file, &stat, stat.ctime);
@@ -57,23 +56,23 @@ impl Restoration {
     /// Writes everything. All blobs are verified before anything is replaced. Returns `None` if the command has to run.
     pub(crate) fn run(&self, cache: &CacheDir, written: &Written) -> Option<Restored> {
         let read = |digest: &Digest| cache.read_blob(digest);
-        let blobs = self.outputs.iter().map(|(_, output)| read(&output.digest)).collect::<Option<Vec<_>>>()?;
         let depfile = match &self.depfile {
-            Some((path, digest)) => Some((path.as_path(), self.places.show_in_text(&read(digest)?.content))),
+            Some((path, digest)) => Some((path.as_path(), self.places.show_in_text(&read(digest)?))),
             None => None,
         };
         let text = match &self.text {
-            Some(digest) => self.places.show_in_text(&read(digest)?.content),
+            Some(digest) => self.places.show_in_text(&read(digest)?),
             None => Vec::new(),
         };
-        let targets = self.outputs.iter().map(|(path, _)| Target::of(path)).collect::<Option<Vec<_>>>()?;
         let depfile = match depfile {
             Some((path, content)) => Some((path, Target::of(path)?, content)),
             None => None,
         };
-        for (((path, output), blob), target) in self.outputs.iter().zip(&blobs).zip(targets) {
-            let file = replace(path, target, blob, output.is_executable, self.mtime).ok()?;
-            written.note(&file, output.digest, self.mtime);
+        let outputs = self.outputs.iter().map(|(path, output)| NewOutput::create(path, output, cache));
+        for new in outputs.collect::<Option<Vec<_>>>()? {
+            let digest = new.digest;
+            let file = new.publish(self.mtime).ok()?;
+            written.note(&file, digest, self.mtime);
         }
         match depfile {
             Some((path, target, content)) if !self.returns_depfile => {
@@ -119,17 +118,29 @@ impl Target {
     }
 }
 
-/// Replaces an output by a new file, which is complete when it gets its name. Links of the old one keep the old content.
-fn replace(path: &Path, target: Target, blob: &Blob, is_executable: bool, mtime: i64) -> io::Result<File> {
-    let mut new = NewFile::create(path, if is_executable { 0o777 } else { 0o666 })?;
-    fill(new.file(), blob)?;
-    new.file().set_modified(UNIX_EPOCH + Duration::from_nanos(u64::try_from(mtime).unwrap_or(0)))?;
-    target.clear(path)?;
-    new.publish(path)
+/// A new file, complete and verified, that will replace an output.
+struct NewOutput<'r> {
+    path: &'r Path,
+    target: Target,
+    file: NewFile,
+    digest: ContentDigest,
 }
 
-fn fill(file: &mut File, blob: &Blob) -> io::Result<()> {
-    if clone_content(&blob.file, file).is_ok() { Ok(()) } else { file.write_all(&blob.content) }
+impl NewOutput<'_> {
+    fn create<'r>(path: &'r Path, output: &StoredOutput, cache: &CacheDir) -> Option<NewOutput<'r>> {
+        let target = Target::of(path)?;
+        let mut file = NewFile::create(path, if output.is_executable { 0o777 } else { 0o666 }).ok()?;
+        cache.copy_output(output, file.file())?;
+        Some(NewOutput { path, target, file, digest: output.content })
+    }
+
+    /// Links of the old file keep the old content.
+    fn publish(mut self, mtime: i64) -> io::Result<File> {
+        let mtime = UNIX_EPOCH + Duration::from_nanos(u64::try_from(mtime).unwrap_or(0));
+        self.file.file().set_modified(mtime)?;
+        self.target.clear(self.path)?;
+        self.file.publish(self.path)
+    }
 }
 
 /// Usually, the depfile is read and removed next.

@@ -8,14 +8,14 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use tanto_cas::{BlobInfo, Digest, RecentDigests};
+use tanto_cas::{BlobInfo, Digest, FileDigest, RecentDigests};
 use tanto_exec::job::{Cost, JobId};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::FileSystems;
 use tanto_sys::ipc::event_fd::EventFd;
 
 use crate::action::Fallback;
-use crate::cache_dir::CacheDir;
+use crate::cache_dir::{CacheDir, MAX_BLOB_BYTES};
 use crate::entry::{ActionFile, ActionResult, Entry, StoredOutput};
 use crate::input_names::PackedList;
 use crate::places::Places;
@@ -138,7 +138,7 @@ fn serve(dir: &CacheDir, queue: &Mutex<Receiver<Work>>, results: &Sender<Done>, 
         let done = match next {
             Err(_) => return,
             Ok(Work::Restore(job, restoration)) => Done::Restored(job, restoration.run(dir, written)),
-            Ok(Work::Store(job, new)) => Done::Stored(job, store(dir, &new)),
+            Ok(Work::Store(job, new)) => Done::Stored(job, store(dir, &new, &written.systems)),
         };
         if results.send(done).is_err() {
             return;
@@ -149,15 +149,15 @@ fn serve(dir: &CacheDir, queue: &Mutex<Receiver<Work>>, results: &Sender<Done>, 
 
 /// Stores a result. No dependent of the command runs yet, so nothing changes its output meanwhile. Returns the size of the
 /// blobs, in bytes.
-fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
+fn store(dir: &CacheDir, new: &NewResult, systems: &FileSystems) -> Result<u64, NotStored> {
     let failed = |error: &dyn ToString| NotStored::Io(error.to_string());
     let depfile = new.depfile.as_ref().map(|path| fs::read(file::path(path))).transpose();
     let depfile = depfile.map_err(|_| NotStored::Output)?;
-    let mut stored = Vec::new();
+    let mut outputs = Vec::new();
     let mut size = 0;
     for path in &new.outputs {
-        let (output, bytes) = store_output(dir, file::path(path), new.mask)?;
-        stored.push(output);
+        let (output, bytes) = store_output(dir, file::path(path), new.mask, systems)?;
+        outputs.push(output);
         size += bytes;
     }
     let refuse = |key: &Digest| {
@@ -168,7 +168,7 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
         let depfile = depfile.as_deref().map_or(Some(None), |text| places.hide_in_text(text).map(Some));
         depfile
             .zip(places.hide_in_text(&new.text))
-            .filter(|_| !stored.iter().any(|output| have_place(dir, &output.digest, places)))
+            .filter(|_| !new.outputs.iter().any(|output| has_place(file::path(output), places)))
     };
     let Some((depfile, text)) = texts(&new.places) else {
         if new.places.are_none() {
@@ -184,7 +184,7 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
     let size = size + [depfile.as_ref(), Some(&text)].into_iter().flatten().map(|text| text.len() as u64).sum::<u64>();
     let put = |content: Vec<u8>| dir.put(&content).map_err(|error| failed(&error));
     let text = if text.is_empty() { None } else { Some(put(text)?) };
-    let result = ActionResult { outputs: stored, depfile: depfile.map(put).transpose()?, text, cost: new.cost };
+    let result = ActionResult { outputs, depfile: depfile.map(put).transpose()?, text, cost: new.cost };
     let mut action = dir.read_action(&new.key);
     let needs_absent_outputs = new.needs_absent_outputs;
     action.insert(Entry { list: new.list.clone(), inputs: new.inputs, needs_absent_outputs, result });
@@ -193,18 +193,27 @@ fn store(dir: &CacheDir, new: &NewResult) -> Result<u64, NotStored> {
 }
 
 /// Returns the output and its size.
-fn store_output(dir: &CacheDir, path: &Path, mask: Option<u32>) -> Result<(StoredOutput, u64), NotStored> {
+fn store_output(
+    dir: &CacheDir,
+    path: &Path,
+    mask: Option<u32>,
+    systems: &FileSystems,
+) -> Result<(StoredOutput, u64), NotStored> {
     let data = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).ok_or(NotStored::Output)?;
     let is_usual = |mask: u32| [0o666 & !mask, 0o777 & !mask].contains(&(data.mode() & 0o7777));
     if !mask.is_none_or(is_usual) {
         return Err(NotStored::Permissions);
     }
-    let BlobInfo { digest, size } = dir.put_file(path).map_err(|error| NotStored::Io(error.to_string()))?;
-    Ok((StoredOutput { digest, is_executable: data.mode() & 0o111 != 0 }, size))
+    if data.len() > MAX_BLOB_BYTES {
+        return Err(NotStored::OutputTooLong);
+    }
+    let BlobInfo { digest: blob, size } = dir.put_file(path).map_err(|error| NotStored::Io(error.to_string()))?;
+    let content = FileDigest::of(path, systems).ok().flatten().ok_or(NotStored::Output)?.digest;
+    Ok((StoredOutput { blob, content, is_executable: data.mode() & 0o111 != 0 }, size))
 }
 
 /// Returns whether a hidden path is in an output that should not depend on it. Compressed sections and wide characters hide it, so
 /// this is only a second check, after that of the options.
-fn have_place(dir: &CacheDir, digest: &Digest, places: &Places) -> bool {
-    !places.are_none() && dir.read_blob(digest).is_none_or(|blob| places.are_in(&blob.content))
+fn has_place(path: &Path, places: &Places) -> bool {
+    !places.are_none() && fs::read(path).map_or(true, |content| places.are_in(&content))
 }

@@ -9,8 +9,8 @@ use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Trust, wait_for_known_files};
 use tanto_sys::fs::stat::{FileKind, Stat};
 
-use crate::Digest;
-use crate::digest::{Hasher, read_some};
+use crate::digest::read_some;
+use crate::{ContentDigest, ContentHasher};
 
 /// Longer files have no digest.
 const MAX_BYTES: u64 = 4 << 30;
@@ -19,12 +19,12 @@ const MAX_BYTES: u64 = 4 << 30;
 const WAIT_BYTES: u64 = 16 << 20;
 
 /// Bytes that are read at a time. Most sources fit.
-const CHUNK: usize = 32 << 10;
+const CHUNK: usize = 64 << 10;
 
 /// The content of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileDigest {
-    pub digest: Digest,
+    pub digest: ContentDigest,
     /// Before and after the file was read.
     pub state: FileState,
     /// The metadata behind the state.
@@ -54,8 +54,8 @@ impl FileDigest {
 }
 
 /// Returns `None` if the file is shorter than `size`.
-fn digest(file: &mut File, size: u64) -> io::Result<Option<Digest>> {
-    let mut hasher = Hasher::default();
+fn digest(file: &mut File, size: u64) -> io::Result<Option<ContentDigest>> {
+    let mut hasher = ContentHasher::default();
     let mut buffer = vec![0; size.clamp(1, CHUNK as u64) as usize];
     while hasher.size() < size {
         match read_some(file, &mut buffer)? {
@@ -63,7 +63,7 @@ fn digest(file: &mut File, size: u64) -> io::Result<Option<Digest>> {
             length => hasher.update(&buffer[..length]),
         }
     }
-    Ok(Some(hasher.finish().digest))
+    Ok(Some(hasher.finish()))
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
             fs::write(&path, content).unwrap();
             let systems = FileSystems::default();
             let found = FileDigest::of(&path, &systems).unwrap().unwrap();
-            assert_eq!(found.digest, Digest::of(content));
+            assert_eq!(found.digest, ContentDigest::of(content));
             assert_eq!(found.state, systems.state(&File::open(&path).unwrap()).unwrap());
             assert_eq!(found.trust, Trust::Racy, "it was written just now");
         }

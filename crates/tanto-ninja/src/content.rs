@@ -13,7 +13,7 @@ mod table;
 
 use std::path::PathBuf;
 
-use tanto_cas::{Digest, FileDigest};
+use tanto_cas::{ContentDigest, FileDigest};
 use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::fs::fingerprint::{FileState, Trust};
 
@@ -129,7 +129,7 @@ impl Contents {
     }
 
     /// Returns the digest of a file in this state that was read for the records of commands.
-    pub(crate) fn just_read(&self, node: NodeId, state: FileState) -> Option<Digest> {
+    pub(crate) fn just_read(&self, node: NodeId, state: FileState) -> Option<ContentDigest> {
         self.just_read.get(&node).filter(|found| found.state == state).map(|found| found.digest)
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use tanto_cas::Digest;
+use tanto_cas::{ContentDigest, Digest};
 use tanto_sys::fs::file::open_no_follow;
 use tanto_sys::fs::file_stamp::coarse_now;
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint, Trust};
@@ -18,7 +18,7 @@ use super::SeenFile;
 use crate::plain_files::make_room;
 
 /// Starts the file.
-const MAGIC: &[u8; 8] = b"TCF2\0\0\0\0";
+const MAGIC: &[u8; 8] = b"TCF3\0\0\0\0";
 const HEAD: u64 = 64;
 
 /// A path can be in any slot of one set.
@@ -40,7 +40,7 @@ pub(crate) struct KnownFiles(Option<File>);
 struct Slot {
     key: Key,
     state: FileState,
-    digest: Digest,
+    digest: ContentDigest,
 }
 
 impl KnownFiles {
@@ -133,7 +133,7 @@ impl Slot {
     fn decode(bytes: &[u8; SLOT]) -> Option<Slot> {
         let number = |at: usize| bytes[at..].first_chunk().map(|number| u64::from_le_bytes(*number));
         let state = FileState { mtime: number(16)?.cast_signed(), fingerprint: Fingerprint(number(24)?) };
-        let slot = Slot { key: *bytes.first_chunk()?, state, digest: Digest(*bytes[32..].first_chunk()?) };
+        let slot = Slot { key: *bytes.first_chunk()?, state, digest: ContentDigest(*bytes[32..].first_chunk()?) };
         (bytes[64..] == checksum(bytes)).then_some(slot)
     }
 }
@@ -158,7 +158,7 @@ mod tests {
     fn seen(path: &Path) -> SeenFile {
         let file = File::open(path).unwrap();
         let state = FileSystems::default().state(&file).unwrap();
-        let digest = Digest::of(&fs::read(path).unwrap());
+        let digest = ContentDigest::of(&fs::read(path).unwrap());
         SeenFile { digest, state, trust: Trust::Known, stat: Stat::of(&file).unwrap() }
     }
 
@@ -176,16 +176,16 @@ mod tests {
             first.note(&dir.bytes(name), &seen(&dir.at(name)), &FileSystems::default());
         }
         let second = open(&dir);
-        assert!(names.iter().all(|name| find(&second, name) == Some(Digest::of(name.as_bytes()))));
+        assert!(names.iter().all(|name| find(&second, name) == Some(ContentDigest::of(name.as_bytes()))));
         dir.write("f7", "f8");
         assert_eq!(find(&second, "f7"), None);
         wait_for_known_files();
         second.note(&dir.bytes("f7"), &seen(&dir.at("f7")), &FileSystems::default());
-        assert_eq!(find(&first, "f7"), Some(Digest::of(b"f8")), "all processes share the file");
+        assert_eq!(find(&first, "f7"), Some(ContentDigest::of(b"f8")), "all processes share the file");
         fs::remove_file(dir.at("f9")).unwrap();
         assert_eq!(find(&second, "f9"), None);
         let reader = KnownFiles::open_to_read(&dir.at("known"));
-        assert_eq!(find(&reader, "f10"), Some(Digest::of(b"f10")));
+        assert_eq!(find(&reader, "f10"), Some(ContentDigest::of(b"f10")));
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
             file.write_all_at(&byte, place + at).unwrap();
         }
         assert!(known.find(&path, &systems).is_some());
-        file.set_len(place + SLOT as u64 - 1).unwrap();
+        file.set_len(place + SLOT as u64 - 8).unwrap();
         assert_eq!(open(&dir).find(&path, &systems), None, "torn");
         dir.write("known", "of another version");
         assert_eq!(open(&dir).find(&path, &systems), None);

@@ -1,7 +1,7 @@
 //! Digests of single inputs: the lines of which the digest of a list is made. They are remembered while no command runs,
 //! because most lists of a build have most names in common.
 
-use tanto_cas::Digest;
+use tanto_cas::{ContentDigest, Digest};
 
 use super::{Aspect, InputName, Map, Seen};
 use crate::places::Places;
@@ -30,7 +30,7 @@ pub(super) enum Identity {
     /// The device and the inode of a directory, or of a file that was not read.
     Name((u64, u64)),
     File {
-        content: Digest,
+        content: ContentDigest,
         device_and_inode: (u64, u64),
         mtime: i64,
     },

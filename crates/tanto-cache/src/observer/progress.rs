@@ -1,7 +1,7 @@
 //! How far the digest of a list has come. Most lists of a build begin with the same names, those of the compiler and of
 //! system headers: the next list continues where it differs from the last one.
 
-use tanto_cas::{Digest, Hasher};
+use tanto_cas::{ContentDigest, Hasher};
 
 use super::lines::{Identity, Line, NameId};
 use super::list::Evaluation;
@@ -122,8 +122,8 @@ impl Paths {
 /// seconds (gcc's `#pragma once`).
 #[derive(Default)]
 struct SameContent {
-    files: Map<Digest, Vec<FileAndTime>>,
-    order: Vec<Digest>,
+    files: Map<ContentDigest, Vec<FileAndTime>>,
+    order: Vec<ContentDigest>,
 }
 
 struct FileAndTime {
@@ -133,7 +133,7 @@ struct FileAndTime {
 
 impl SameContent {
     /// Returns which earlier file is the same one, and which has the same mtime; 0 if none.
-    fn classify(&mut self, content: Digest, file: (u64, u64), mtime: i64) -> [u8; 2] {
+    fn classify(&mut self, content: ContentDigest, file: (u64, u64), mtime: i64) -> [u8; 2] {
         let new = FileAndTime { file, second: mtime.div_euclid(1_000_000_000) };
         let before = self.files.entry(content).or_default();
         let place = |is_same: &dyn Fn(&FileAndTime) -> bool| {

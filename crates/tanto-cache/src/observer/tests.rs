@@ -175,7 +175,7 @@ fn digests_are_kept_between_builds() {
     assert_eq!(fs::read(dir.at("known")).unwrap(), slots, "nothing is new");
     dir.write("f", "another");
     let Seen::File(seen) = observe() else { panic!("it is a file") };
-    assert_eq!(seen.digest, Digest::of(b"another"));
+    assert_eq!(seen.digest, ContentDigest::of(b"another"));
 }
 
 #[test]

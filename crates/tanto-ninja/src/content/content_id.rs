@@ -1,6 +1,6 @@
 //! Short names for paths and content.
 
-use tanto_cas::Digest;
+use tanto_cas::{ContentDigest, Digest};
 
 use crate::hash;
 
@@ -23,7 +23,7 @@ impl ContentId {
     pub const UNKNOWN: ContentId = ContentId([0; 16]);
 
     /// Returns the id of a file with this path and content.
-    pub fn of_file(path: &[u8], digest: &Digest) -> ContentId {
+    pub fn of_file(path: &[u8], digest: &ContentDigest) -> ContentId {
         ContentId::of(&[&digest.0, path].concat())
     }
 

@@ -17,7 +17,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use tanto_cas::Digest;
+use tanto_cas::ContentDigest;
 use tanto_sys::fs::file::write_atomically;
 use tanto_sys::fs::fingerprint::{Fingerprint, Trust};
 use tanto_sys::fs::private_files;
@@ -28,7 +28,7 @@ use crate::logs::LoggedCommand;
 use super::table::{Change, CommandRecord, ContentTable, FileEntry, SideEffects};
 use super::{ContentId, PathKey};
 
-const MAGIC: &[u8; 4] = b"TCT1";
+const MAGIC: &[u8; 4] = b"TCT2";
 const ENTRIES: u32 = 1;
 const SUMS: u32 = 2;
 /// MAGIC, kind, length, build, time, checksum.
@@ -155,7 +155,8 @@ fn parse_entries(payload: &[u8], table: &mut ContentTable) -> Option<usize> {
             FILE => {
                 let fingerprint = Fingerprint(u64::from_le_bytes(fields.take()?));
                 let trust = trust(fields.take()?)?;
-                let entry = FileEntry { fingerprint, trust, digest: Digest(fields.take()?), changed: fields.word()? };
+                let entry =
+                    FileEntry { fingerprint, trust, digest: ContentDigest(fields.take()?), changed: fields.word()? };
                 table.load_file(key, entry);
             }
             COMMAND => {

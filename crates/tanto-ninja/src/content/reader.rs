@@ -96,7 +96,7 @@ fn next_event(queue: &Receiver<Batch>, waiting: &VecDeque<Batch>) -> Result<Batc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tanto_cas::Digest;
+    use tanto_cas::ContentDigest;
     use tanto_sys::fs::fingerprint::Trust;
     use tanto_testing::Scratch;
 
@@ -111,7 +111,7 @@ mod tests {
         reader.queue(NodeId(3000), &dir.bytes("none"));
         let found = reader.finish();
         assert_eq!(found.len(), 2000);
-        assert!(found.iter().all(|(node, found)| found.digest == Digest::of(node.0.to_string().as_bytes())));
+        assert!(found.iter().all(|(node, found)| found.digest == ContentDigest::of(node.0.to_string().as_bytes())));
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
             }
             pause *= 2;
         };
-        let last = Digest::of(b"after!");
+        let last = ContentDigest::of(b"after!");
         assert!(found.values().all(|found| found.digest == last || found.trust == Trust::Racy));
     }
 }

@@ -1,6 +1,6 @@
 //! The table in memory.
 
-use tanto_cas::{Digest, FileDigest};
+use tanto_cas::{ContentDigest, FileDigest};
 use tanto_sys::fs::fingerprint::{FileState, Fingerprint, Trust};
 
 use crate::hash::{Map, Set};
@@ -13,7 +13,7 @@ use super::{ContentId, PathKey};
 pub struct FileEntry {
     pub fingerprint: Fingerprint,
     pub trust: Trust,
-    pub digest: Digest,
+    pub digest: ContentDigest,
     /// The number of the build that found this content first.
     pub changed: u32,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tanto_cas::{Digest, FileDigest};
+use tanto_cas::{ContentDigest, FileDigest};
 use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint, Trust};
 use tanto_sys::fs::stat::{FileKind, Stat};
 
@@ -117,7 +117,7 @@ impl Disk for VirtualDisk {
 
     fn digest(&self, path: &[u8], _: &FileSystems) -> io::Result<Option<FileDigest>> {
         let of = |file: &File| FileDigest {
-            digest: Digest::of(&file.content),
+            digest: ContentDigest::of(&file.content),
             state: file.state(),
             stat: Stat {
                 kind: FileKind::File,

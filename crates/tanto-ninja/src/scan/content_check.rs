@@ -3,7 +3,7 @@
 //! A command that is out of date by times alone is up to date if its record says so. And a command that is up to date by
 //! times runs again if an input has other content than its record says, such as a file that was replaced by an older one.
 
-use tanto_cas::Digest;
+use tanto_cas::ContentDigest;
 use tanto_sys::fs::fingerprint::Fingerprint;
 
 use super::Scan;
@@ -197,7 +197,7 @@ impl Scan<'_, '_> {
     }
 
     /// Returns the digest of a file in the state in which it was found.
-    fn digest(&mut self, node: NodeId) -> Option<Digest> {
+    fn digest(&mut self, node: NodeId) -> Option<ContentDigest> {
         if !self.files.exists(node) {
             return None;
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
-use tanto_cas::FileDigest;
+use tanto_cas::{ContentDigest, FileDigest};
 use tanto_sys::fs::fingerprint::FileState;
 use tanto_sys::fs::stat::{FileKind, Stat};
 use tanto_testing::Scratch;
@@ -16,7 +16,7 @@ const NOW: i64 = 1_000;
 fn digest(content: &[u8], fingerprint: u64, trust: Trust) -> FileDigest {
     let state = FileState { mtime: 1, fingerprint: Fingerprint(fingerprint) };
     let stat = Stat { kind: FileKind::File, size: 1, mtime: 1, ctime: 1, device: 1, inode: 1, is_executable: false };
-    FileDigest { digest: Digest::of(content), state, stat, trust }
+    FileDigest { digest: ContentDigest::of(content), state, stat, trust }
 }
 
 fn record(number: u8) -> CommandRecord {
@@ -51,7 +51,10 @@ fn a_table_survives_its_file() {
     let path = saved(&dir);
     let (table, file) = load(std::slice::from_ref(&path), NOW);
     let a = table.file(key("a")).unwrap();
-    assert_eq!((a.fingerprint, a.trust, a.digest, a.changed), (Fingerprint(1), Trust::Known, Digest::of(b"a"), 1));
+    assert_eq!(
+        (a.fingerprint, a.trust, a.digest, a.changed),
+        (Fingerprint(1), Trust::Known, ContentDigest::of(b"a"), 1)
+    );
     assert_eq!(table.file(key("b")).unwrap().trust, Trust::Racy);
     assert_eq!(table.command(key("out")), Some(&record(3)));
     assert_eq!((table.file(key("c")), table.command(key("a"))), (None, None));
@@ -73,7 +76,7 @@ fn entries_are_appended_and_the_last_one_counts() {
     assert!(fs::read(&path).unwrap().starts_with(&before));
     let (table, file) = load(std::slice::from_ref(&path), NOW);
     assert_eq!(table.file(key("a")).unwrap().fingerprint, Fingerprint(10));
-    assert_eq!(table.file(key("b")).unwrap().digest, Digest::of(b"new"));
+    assert_eq!(table.file(key("b")).unwrap().digest, ContentDigest::of(b"new"));
     assert_eq!((table.command(key("out")), file.entries, table.clean_sums()), (Some(&record(4)), 6, &[6, 5][..]));
 }
 
@@ -146,7 +149,7 @@ fn a_void_record_is_gone_at_once() {
 fn a_torn_end_is_overwritten() {
     let dir = Scratch::new("contents-torn");
     let path = saved(&dir);
-    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"TCT1 torn").unwrap();
+    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"TCT2 torn").unwrap();
     assert_eq!(clean_sums(std::slice::from_ref(&path), NOW), [0; 0]);
     let (mut table, mut file) = load(std::slice::from_ref(&path), NOW);
     table.note_command(key("other"), record(1));
