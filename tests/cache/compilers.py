@@ -320,5 +320,23 @@ def build_directories_are_told_apart(tanto, place, kind):
             tree.judge("hit")
 
 
+@of_each(GCC, CLANG)
+def another_processor(tanto, place, kind):
+    """Objects for the processor of this machine are not used on another one."""
+    if os.getuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        print("# skipped: needs root and mounts")
+        return
+    tree = Tree(tanto, place, {**FILES, "cpuinfo": "model : of another machine\n"}, kind)
+    mount = f"mount --bind {tree.path('cpuinfo')} /proc/cpuinfo"
+    tree.write("elsewhere", f"#!/bin/sh\nexec unshare -m sh -c '{mount} && exec {tanto} \"$@\"' sh \"$@\"\n")
+    tree.path("elsewhere").chmod(0o755)
+    for flags, use in (("-I../inc", "hit"), ("-I../inc -march=native", "new")):
+        tree.tanto = tanto
+        tree.plan(flags)
+        tree.fill()
+        tree.tanto = tree.path("elsewhere")
+        tree.judge(use)
+
+
 if __name__ == "__main__":
     main(__doc__, globals())
