@@ -104,9 +104,14 @@ pub fn read_into<'a>(
     }
 }
 
-/// Opens a file for reading without waiting: a pipe without a writer would block.
+/// Opens a file for reading without waiting: a pipe without a writer would block. Reading does not change the access time
+/// of a file of this user, which would cost the file system a write.
 pub fn open_without_waiting(path: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    let open = |flags| fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | flags).open(path);
+    match open(libc::O_NOATIME) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => open(0),
+        opened => opened,
+    }
 }
 
 /// Opens a file of an untrusted directory for reading: does not follow a symbolic link and never blocks.
@@ -272,8 +277,26 @@ pub fn may_write(path: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::error::text;
+    use std::fs::FileTimes;
     use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, UNIX_EPOCH};
     use tanto_testing::Scratch;
+
+    #[test]
+    fn reading_does_not_change_the_access_time() {
+        let dir = Scratch::new("read-access-time");
+        dir.write("f", "content");
+        let old = UNIX_EPOCH + Duration::from_secs(1);
+        fs::File::options()
+            .write(true)
+            .open(dir.at("f"))
+            .unwrap()
+            .set_times(FileTimes::new().set_accessed(old))
+            .unwrap();
+        let mut content = String::new();
+        open_without_waiting(&dir.at("f")).unwrap().read_to_string(&mut content).unwrap();
+        assert_eq!((content.as_str(), fs::metadata(dir.at("f")).unwrap().accessed().unwrap()), ("content", old));
+    }
 
     #[test]
     fn read_into_fills_the_given_buffer() {
