@@ -28,6 +28,9 @@ pub struct DepsLog {
     notes: Vec<Note>,
 }
 
+/// The size of records from which they are written together, in bytes.
+const MAX_DRAFT: usize = 1 << 20;
+
 struct Note {
     output: NodeId,
     mtime: Mtime,
@@ -218,16 +221,16 @@ impl DepsLog {
         if let Some(locked) = &mut locked {
             read_appended(records, locked, graph)?;
         }
-        if notes.is_empty() {
-            let header = records.draft_header();
-            return put(records, &mut locked, header);
-        }
         let mut done = Ok(());
+        let mut draft = records.draft();
         for note in notes {
-            let put = note.draft(records, graph).and_then(|draft| put(records, &mut locked, draft));
-            done = done.and(put);
+            done = done.and(note.add_to(&mut draft, records, graph));
+            if draft.bytes.len() >= MAX_DRAFT {
+                done = done.and(put(records, &mut locked, draft));
+                draft = records.draft();
+            }
         }
-        done
+        done.and(put(records, &mut locked, draft))
     }
 
     fn cut_torn_tail(&mut self, graph: &mut Graph<'_>) -> Result<()> {
@@ -270,10 +273,10 @@ impl DepsLog {
 }
 
 impl Note {
-    fn draft(&self, records: &mut Records, graph: &Graph<'_>) -> Result<RecordDraft> {
+    fn add_to(&self, draft: &mut RecordDraft, records: &mut Records, graph: &Graph<'_>) -> Result<()> {
         // Ninja's wording for its own limit.
         let too_long = |TooLong| Error::from("Numerical result out of range");
-        records.draft(graph, self.output, self.mtime, &self.ins).map_err(too_long)
+        records.add(draft, graph, self.output, self.mtime, &self.ins).map_err(too_long)
     }
 }
 

@@ -8,6 +8,7 @@ use tanto_sys::threads::map_parallel;
 use crate::disk::Mtime;
 use crate::flat::Slab;
 use crate::graph::{Graph, GraphView};
+use crate::hash::Set;
 use crate::ids::NodeId;
 
 use super::ReadPlan;
@@ -230,49 +231,52 @@ impl Records {
         self.nodes.all()
     }
 
-    /// Formats the records to append for `output`. Assigns ids to the nodes, so that `commit` or `roll_back` must
-    /// follow. Fails, without changes, if a record would exceed the limit.
-    pub(super) fn draft(
+    /// Begins records to append: with the header, if the file is empty.
+    pub(super) fn draft(&self) -> RecordDraft {
+        let bytes = if self.bytes.len() == 0 { HEADER.to_vec() } else { Vec::new() };
+        RecordDraft { bytes, named: self.nodes.len(), deps: Vec::new(), outputs: Set::default() }
+    }
+
+    /// Adds the records for `output` to a draft. Assigns ids to the nodes, so that `commit` or `roll_back` must follow.
+    /// Fails, without changes, if a record would exceed the limit.
+    pub(super) fn add(
         &mut self,
+        draft: &mut RecordDraft,
         graph: &GraphView<'_>,
         output: NodeId,
         mtime: Mtime,
         ins: &[NodeId],
-    ) -> Result<RecordDraft, TooLong> {
-        let mut draft = RecordDraft { bytes: Vec::new(), named: self.nodes.len(), deps: None };
-        if self.bytes.len() == 0 {
-            draft.bytes.extend_from_slice(HEADER);
-        }
+    ) -> Result<(), TooLong> {
         let limit = |length: usize| if length > LONGEST_RECORD { Err(TooLong) } else { Ok(()) };
         limit(DEPS_HEAD + 4 * ins.len())?;
-        for &node in [output].iter().chain(ins) {
-            limit(graph.path(node).len().next_multiple_of(4) + 4)?;
-        }
-        for &node in [output].iter().chain(ins) {
-            if self.id(node) == NO_ID {
-                write_path(&mut draft.bytes, graph.path(node), self.nodes.len() as u32);
-                self.name(node);
+        let nodes = || [output].into_iter().chain(ins.iter().copied());
+        let mut ids: Vec<u32> = nodes().map(|node| self.id(node)).collect();
+        if ids.contains(&NO_ID) {
+            for node in nodes().filter(|&node| self.id(node) == NO_ID) {
+                limit(graph.path(node).len().next_multiple_of(4) + 4)?;
             }
+            for node in nodes() {
+                if self.id(node) == NO_ID {
+                    write_path(&mut draft.bytes, graph.path(node), self.nodes.len() as u32);
+                    self.name(node);
+                }
+            }
+            ids = nodes().map(|node| self.id(node)).collect();
         }
         let unchanged = |deps: Deps<'_>| deps.mtime == mtime && deps.ins().eq(ins.iter().copied());
-        if !self.get(output).is_some_and(unchanged) {
-            draft.deps = Some((self.id(output), self.bytes.len() + draft.bytes.len()));
-            let ids = ins.iter().map(|&node| self.id(node));
-            write_deps(&mut draft.bytes, self.id(output), mtime, ids);
+        let id = ids[0];
+        if draft.outputs.contains(&id) || !self.get(output).is_some_and(unchanged) {
+            draft.deps.push((id, self.bytes.len() + draft.bytes.len()));
+            draft.outputs.insert(id);
+            write_deps(&mut draft.bytes, id, mtime, ids[1..].iter().copied());
         }
-        Ok(draft)
-    }
-
-    /// The header, if the file is empty.
-    pub(super) fn draft_header(&self) -> RecordDraft {
-        let bytes = if self.bytes.len() == 0 { HEADER.to_vec() } else { Vec::new() };
-        RecordDraft { bytes, named: self.nodes.len(), deps: None }
+        Ok(())
     }
 
     /// Adds records that were written to the file.
     pub(super) fn commit(&mut self, draft: RecordDraft) {
         self.bytes.push(&draft.bytes);
-        if let Some((id, at)) = draft.deps {
+        for (id, at) in draft.deps {
             self.total += 1;
             self.set_deps(id, at);
         }
@@ -288,14 +292,16 @@ impl Records {
     /// New records for the outputs that `is_live` accepts.
     pub(super) fn rewritten(&self, graph: &GraphView<'_>, mut is_live: impl FnMut(NodeId) -> bool) -> Records {
         let mut new = Records::default();
-        new.commit(new.draft_header());
+        new.commit(new.draft());
         for &output in self.nodes() {
             if let Some(deps) = self.get(output)
                 && is_live(output)
             {
                 let ins: Vec<NodeId> = deps.ins().collect();
-                let draft = new.draft(graph, output, deps.mtime, &ins);
-                new.commit(draft.expect("a record that was read is within the limits"));
+                let mut draft = new.draft();
+                let added = new.add(&mut draft, graph, output, deps.mtime, &ins);
+                added.expect("a record that was read is within the limits");
+                new.commit(draft);
             }
         }
         new
@@ -355,8 +361,10 @@ pub(super) struct RecordDraft {
     pub(super) bytes: Vec<u8>,
     /// The number of ids before the draft.
     named: usize,
-    /// The output's id and the file offset of its record.
-    deps: Option<(u32, usize)>,
+    /// The outputs' ids and the file offsets of their records.
+    deps: Vec<(u32, usize)>,
+    /// The ids in `deps`.
+    outputs: Set<u32>,
 }
 
 /// The records of one chunk, parsed without knowledge of the chunks before it.

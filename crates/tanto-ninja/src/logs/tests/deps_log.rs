@@ -390,6 +390,35 @@ fn full_disk_is_reported_and_leaves_complete_records() {
 }
 
 #[test]
+fn the_last_queued_record_of_an_output_counts() {
+    let space = LogDir::new();
+    let arena = Arena::new();
+    let mut process = Process::open(&arena, &space);
+    process.record("x", 1, &["a", "a"]).unwrap();
+    let [x, y, a, b] = ["x", "y", "a", "b"].map(|path| process.graph.intern(path.as_bytes()));
+    for (output, mtime, ins) in [(x, 2, vec![b]), (y, 3, vec![a, b]), (x, 1, vec![a, a])] {
+        process.log.note(output, mtime, ins);
+    }
+    process.log.flush(&mut process.graph).unwrap();
+    let expected = [deps("x", 1, &["a", "a"]), deps("y", 3, &["a", "b"])];
+    assert_eq!((process.all(), reloaded(&space)), (expected.to_vec(), expected.to_vec()));
+}
+
+#[test]
+fn many_queued_records_are_all_written() {
+    let space = LogDir::new();
+    let arena = Arena::new();
+    let mut process = Process::open(&arena, &space);
+    let ins: Vec<NodeId> = (0..1000).map(|number| process.graph.intern(format!("h{number}").as_bytes())).collect();
+    let outputs: Vec<NodeId> = (0..700).map(|number| process.graph.intern(format!("o{number}").as_bytes())).collect();
+    outputs.iter().for_each(|&output| process.log.note(output, 5, ins.clone()));
+    process.log.flush(&mut process.graph).unwrap();
+    let found = reloaded(&space);
+    assert_eq!((found.len(), &found), (700, &process.all()));
+    assert!(found.iter().all(|(_, mtime, ins)| *mtime == 5 && ins.len() == 1000));
+}
+
+#[test]
 fn recompaction_keeps_outputs_of_deps_edges() {
     let (arena, space) = (Arena::new(), LogDir::new());
     space.write(GOLDEN);
