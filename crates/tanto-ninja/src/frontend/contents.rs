@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use tanto_cas::{FileDigest, RecentDigests};
 use tanto_exec::event::View;
 use tanto_exec::schedule::Schedule;
-use tanto_sys::fs::file_stamp::coarse_now;
+use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
 use tanto_sys::fs::fingerprint::{FileState, Fingerprint};
 use tanto_sys::fs::stat::stat;
 use tanto_sys::threads::ThreadLimit;
@@ -112,9 +112,11 @@ impl NinjaFrontend<'_, '_> {
     pub fn renew(&mut self) -> Result<usize> {
         let renewals = self.scan.take_renewals();
         self.renew_all(&renewals)?;
+        // While the logs are written, the outputs become known.
+        let renewed = fine_now();
         self.flush_logs()?;
         let outputs: Vec<NodeId> = renewals.iter().flat_map(|it| it.outputs.iter().map(|&(out, _)| out)).collect();
-        self.scan.settle(&outputs);
+        self.scan.settle(&outputs, renewed);
         Ok(renewals.len())
     }
 

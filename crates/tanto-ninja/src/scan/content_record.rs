@@ -1,7 +1,7 @@
 //! Reads, touches and observes files for the records of commands.
 
 use tanto_cas::FileDigest;
-use tanto_sys::fs::fingerprint::{FileState, wait_for_known_files};
+use tanto_sys::fs::fingerprint::{FileState, wait_until_known};
 use tanto_sys::machine::cpu;
 use tanto_sys::threads::{ThreadLimit, map_parallel};
 
@@ -154,12 +154,13 @@ impl Scan<'_, '_> {
         done
     }
 
-    /// Waits until renewed outputs can be trusted, which costs less than to read them again.
-    pub(crate) fn settle(&mut self, outputs: &[NodeId]) {
+    /// Waits until outputs that were renewed before `renewed`, a value of `fine_now`, can be trusted, which costs less than
+    /// to read them again.
+    pub(crate) fn settle(&mut self, outputs: &[NodeId], renewed: i64) {
         if outputs.is_empty() {
             return;
         }
-        wait_for_known_files();
+        wait_until_known(renewed);
         let found = self.observe_all(outputs, self.prefetch.threads);
         let Some(contents) = &mut self.contents else { return };
         for (&out, found) in outputs.iter().zip(found) {

@@ -222,7 +222,12 @@ impl Drop for Observer<'_> {
 
 /// Waits until files that were changed or renewed before this call are no longer racy.
 pub fn wait_for_known_files() {
-    wait_until(fine_now().saturating_add(ticks()));
+    wait_until_known(fine_now());
+}
+
+/// Waits until files that were last changed at this time, a value of `fine_now`, are no longer racy.
+pub fn wait_until_known(changed: i64) {
+    wait_until(changed.saturating_add(ticks()));
 }
 
 /// Returns how long after its last change a file is no longer racy on most file systems.
@@ -404,11 +409,14 @@ mod tests {
     fn files_become_known_after_two_ticks() {
         let dir = Scratch::new("fingerprint-known");
         assert!((1..=MAX_TICKS).contains(&ticks()));
-        dir.write("f", "");
-        wait_for_known_files();
-        let file = File::open(dir.at("f")).unwrap();
-        let stat = Stat::of(&file).unwrap();
-        assert_eq!(FileSystems::default().describe(&file, &stat, coarse_now()).1, Trust::Known);
+        let wait_again = || wait_until_known(fine_now());
+        for wait in [&wait_for_known_files as &dyn Fn(), &wait_again] {
+            dir.write("f", "");
+            wait();
+            let file = File::open(dir.at("f")).unwrap();
+            let stat = Stat::of(&file).unwrap();
+            assert_eq!(FileSystems::default().describe(&file, &stat, coarse_now()).1, Trust::Known);
+        }
     }
 
     #[test]
