@@ -251,14 +251,17 @@ impl<'a, 't> Scan<'a, 't> {
             }
             self.open(frame, validations)?;
         }
-        while let Some(input) = self.input(frame.edge, frame.next) {
+        let dirtying = self.graph.edge(frame.edge).dirtying_ins().len() + self.edges.deps(frame.edge).len();
+        for input in self.all_ins(frame.edge).skip(frame.next) {
             match self.graph.in_edge(input) {
                 None => self.visit_leaf(input)?,
                 Some(edge) if !self.edges.is_done(edge) => return Ok(Some(input)),
                 Some(edge) if self.edges.outputs_ready(edge) => {}
                 Some(_) => self.edges.set_outputs_ready(frame.edge, false),
             }
-            self.merge_input(frame, input);
+            if frame.next < dirtying {
+                self.merge_input(frame, input);
+            }
             frame.next += 1;
         }
         Ok(None)
@@ -324,12 +327,8 @@ impl<'a, 't> Scan<'a, 't> {
         deps.get(at).or_else(|| it.order_only().get(at - deps.len())).copied()
     }
 
-    /// Updates the edge's dirty state with a visited input. Order-only inputs have no effect.
+    /// Updates the edge's dirty state with a visited input, which is not an order-only one.
     fn merge_input(&mut self, frame: &mut Frame, input: NodeId) {
-        let dirtying = self.graph.edge(frame.edge).dirtying_ins().len() + self.edges.deps(frame.edge).len();
-        if frame.next >= dirtying {
-            return;
-        }
         if self.files.is_dirty(input) {
             frame.dirty = true;
             self.explanations.note(frame.node, Explanation::Input(input));

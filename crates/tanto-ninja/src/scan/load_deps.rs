@@ -34,8 +34,7 @@ impl Scan<'_, '_> {
             }
             self.edges.set_deps_stale(edge);
         }
-        let ins: Vec<NodeId> = deps.ins().collect();
-        self.edges.set_deps(edge, self.graph.arena.alloc_slice_copy(&ins));
+        self.edges.set_deps(edge, self.graph.arena.alloc_slice_fill_iter(deps.ins()));
         true
     }
 
