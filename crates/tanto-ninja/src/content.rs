@@ -112,12 +112,10 @@ impl Contents {
 
     /// Notes the content of a file that was read. Returns the number of the build that found it first.
     pub(crate) fn note_read(&mut self, key: PathKey, found: &FileDigest, is_source: bool) -> u32 {
-        let before = self.table().file(key).copied();
-        let changed = self.table().note_file(key, found);
-        let is_retimed =
-            before.is_some_and(|entry| entry.digest == found.digest && entry.fingerprint != found.state.fingerprint);
-        self.retimed += usize::from(is_source && is_retimed);
-        changed
+        let (entry, before) = self.table().note_file(key, found);
+        let is_retimed = |before: FileEntry| before.digest == entry.digest && before.fingerprint != entry.fingerprint;
+        self.retimed += usize::from(is_source && before.is_some_and(is_retimed));
+        entry.changed
     }
 
     /// Notes that a file was read for the records of commands, so that a racy one is not read again for each record.

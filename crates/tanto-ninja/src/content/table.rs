@@ -1,5 +1,6 @@
 //! The table in memory.
 
+use hashbrown::hash_map::Entry;
 use tanto_cas::{ContentDigest, FileDigest};
 use tanto_sys::fs::fingerprint::{FileState, Fingerprint, Trust};
 
@@ -108,31 +109,40 @@ impl ContentTable {
         self.commands.iter().map(|(&key, record)| (key, record))
     }
 
-    /// Notes the content of a file that was read. Returns the number of the build that found it first.
-    pub fn note_file(&mut self, key: PathKey, found: &FileDigest) -> u32 {
-        let before = self.files.get(&key);
-        let same = before.filter(|entry| entry.digest == found.digest);
-        let changed = same.map_or(self.build, |entry| entry.changed);
+    /// Notes the content of a file that was read. Returns the entry, and the one that it replaces.
+    pub fn note_file(&mut self, key: PathKey, found: &FileDigest) -> (FileEntry, Option<FileEntry>) {
         let (fingerprint, trust) = (found.state.fingerprint, found.trust);
-        let entry = FileEntry { fingerprint, trust, digest: found.digest, changed };
-        if before != Some(&entry) {
-            self.files.insert(key, entry);
+        let entry = |changed| FileEntry { fingerprint, trust, digest: found.digest, changed };
+        let (new, before) = match self.files.entry(key) {
+            Entry::Vacant(place) => (*place.insert(entry(self.build)), None),
+            Entry::Occupied(mut place) => {
+                let before = *place.get();
+                let new = entry(if before.digest == found.digest { before.changed } else { self.build });
+                place.insert(new);
+                (new, Some(before))
+            }
+        };
+        if before != Some(new) {
             self.changes.insert(Change::File(key));
         }
-        changed
+        (new, before)
     }
 
     /// Notes the new fingerprint of a file whose times were set just now. It may be changed again in the same tick.
     pub fn retime_file(&mut self, key: PathKey, fingerprint: Fingerprint) {
         if let Some(entry) = self.files.get_mut(&key) {
-            (entry.fingerprint, entry.trust) = (fingerprint, Trust::Racy);
+            entry.fingerprint = fingerprint;
+            if entry.trust == Trust::Known {
+                entry.trust = Trust::Racy;
+            }
             self.changes.insert(Change::File(key));
         }
     }
 
     /// Notes that a file with this fingerprint is no longer racy.
     pub fn settle_file(&mut self, key: PathKey, fingerprint: Fingerprint) {
-        if let Some(entry) = self.files.get_mut(&key).filter(|entry| entry.fingerprint == fingerprint) {
+        let is_racy = |entry: &&mut FileEntry| entry.trust == Trust::Racy && entry.fingerprint == fingerprint;
+        if let Some(entry) = self.files.get_mut(&key).filter(is_racy) {
             entry.trust = Trust::Known;
             self.changes.insert(Change::File(key));
         }

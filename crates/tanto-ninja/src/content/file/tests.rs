@@ -68,8 +68,8 @@ fn entries_are_appended_and_the_last_one_counts() {
     let path = saved(&dir);
     let before = fs::read(&path).unwrap();
     let (mut table, mut file) = load(std::slice::from_ref(&path), NOW);
-    assert_eq!(table.note_file(key("a"), &digest(b"a", 10, Trust::Known)), 1, "the content is the same");
-    assert_eq!(table.note_file(key("b"), &digest(b"new", 11, Trust::Known)), 2);
+    assert_eq!(table.note_file(key("a"), &digest(b"a", 10, Trust::Known)).0.changed, 1, "the content is the same");
+    assert_eq!(table.note_file(key("b"), &digest(b"new", 11, Trust::Known)).0.changed, 2);
     table.note_command(key("out"), record(4));
     table.note_clean_sum(6);
     file.save(&path, &mut table, NOW).unwrap();
@@ -78,6 +78,20 @@ fn entries_are_appended_and_the_last_one_counts() {
     assert_eq!(table.file(key("a")).unwrap().fingerprint, Fingerprint(10));
     assert_eq!(table.file(key("b")).unwrap().digest, ContentDigest::of(b"new"));
     assert_eq!((table.command(key("out")), file.entries, table.clean_sums()), (Some(&record(4)), 6, &[6, 5][..]));
+}
+
+#[test]
+fn only_files_that_were_racy_become_known() {
+    let mut table = ContentTable::default();
+    for (name, before, after) in [("known", Trust::Known, Trust::Known), ("never", Trust::Never, Trust::Never)] {
+        table.note_file(key(name), &digest(b"a", 1, before));
+        table.retime_file(key(name), Fingerprint(2));
+        assert_ne!(table.file(key(name)).unwrap().trust, Trust::Known);
+        table.settle_file(key(name), Fingerprint(3));
+        assert_ne!(table.file(key(name)).unwrap().trust, Trust::Known, "it has changed again");
+        table.settle_file(key(name), Fingerprint(2));
+        assert_eq!(table.file(key(name)).unwrap().trust, after);
+    }
 }
 
 #[test]
