@@ -26,6 +26,15 @@ pub use self::content_id::{ContentId, PathKey};
 pub(crate) use self::reader::BackgroundReader;
 pub use self::table::{CommandRecord, ContentTable, FileEntry, SideEffects};
 
+/// A file as several threads found it before a walk.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PreparedFile {
+    /// `None` if its content is unknown.
+    pub(crate) id: Option<ContentId>,
+    /// Whether its times may be set; `None` if that was not determined.
+    pub(crate) may_renew: Option<bool>,
+}
+
 /// The content of files, as far as a run needs it.
 pub struct Contents {
     /// Where the table is read, the first that has one.
@@ -43,6 +52,8 @@ pub struct Contents {
     pub(crate) sum: Option<u64>,
     /// Racy files that were read at the end of the build, to record what commands were run with.
     just_read: Map<NodeId, FileDigest>,
+    /// By node; empty outside of walks.
+    prepared: Vec<PreparedFile>,
 }
 
 impl Contents {
@@ -56,6 +67,7 @@ impl Contents {
             is_unchanged: false,
             sum: None,
             just_read: Map::default(),
+            prepared: Vec::new(),
         }
     }
 
@@ -70,6 +82,29 @@ impl Contents {
     /// Forgets what was determined about the files of an earlier walk as a whole.
     pub(crate) fn begin_walk(&mut self) {
         (self.is_unchanged, self.sum) = (false, None);
+        self.end_walk();
+    }
+
+    /// Forgets what was determined about files only for a walk. Commands may change them from now on.
+    pub(crate) fn end_walk(&mut self) {
+        self.prepared = Vec::new();
+    }
+
+    /// Keeps what was determined about files for the next walk.
+    pub(crate) fn set_prepared(&mut self, count: usize, found: impl Iterator<Item = (NodeId, PreparedFile)>) {
+        self.prepared = vec![PreparedFile::default(); count];
+        found.for_each(|(node, found)| self.prepared[node.index()] = found);
+    }
+
+    /// Returns the table, and what was determined about files for the next walk, by node.
+    pub(crate) fn table_and_prepared(&mut self) -> (&ContentTable, &[PreparedFile]) {
+        self.table();
+        let table = self.table.as_ref().map(|(table, _)| table);
+        (table.expect("it was read just now"), &self.prepared)
+    }
+
+    pub(crate) fn prepared(&self, node: NodeId) -> PreparedFile {
+        self.prepared.get(node.index()).copied().unwrap_or_default()
     }
 
     /// Returns the table; reads it at the first call.

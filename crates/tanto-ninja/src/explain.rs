@@ -108,9 +108,14 @@ impl Explanations {
 
     /// Adds a message to be printed at once.
     pub fn announce(&mut self, parts: &[&[u8]]) {
-        if self.level == ExplainLevel::All {
+        if self.are_announced() {
             self.announcements.push(parts.concat());
         }
+    }
+
+    /// Returns whether announcements are printed.
+    pub fn are_announced(&self) -> bool {
+        self.level == ExplainLevel::All
     }
 
     pub fn take_announcements(&mut self) -> Vec<Vec<u8>> {

@@ -73,8 +73,14 @@ impl Scan<'_, '_> {
             let outs = self.graph.edge(edge).outs.iter().filter(|&&out| self.files.mtime(out) < newest);
             outputs.extend(outs.map(|&out| (out, self.files.state(out).fingerprint)));
         }
-        let may_renew = outputs.iter().all(|&(out, _)| self.disk.may_renew(self.graph.path(out)));
-        Ok((is_same && may_renew).then_some(Renewal { edge, newest, outputs }))
+        let may_renew = is_same && outputs.iter().all(|&(out, _)| self.may_renew(out));
+        Ok(may_renew.then_some(Renewal { edge, newest, outputs }))
+    }
+
+    /// Returns whether the times of an output may be set.
+    fn may_renew(&self, out: NodeId) -> bool {
+        let prepared = self.contents.as_ref().and_then(|contents| contents.prepared(out).may_renew);
+        prepared.unwrap_or_else(|| self.disk.may_renew(self.graph.path(out)))
     }
 
     /// Returns whether an input has other content than when the command ran.
@@ -192,6 +198,9 @@ impl Scan<'_, '_> {
     }
 
     fn file_id(&mut self, node: NodeId) -> Option<ContentId> {
+        if let Some(id) = self.contents.as_ref()?.prepared(node).id {
+            return Some(id);
+        }
         let digest = self.digest(node)?;
         Some(ContentId::of_file(self.graph.path(node), &digest))
     }

@@ -124,7 +124,8 @@ impl DirtyInputs<'_, '_> {
         Ok(entries.all(|entry| entry.command_hash == hash))
     }
 
-    fn known_hash(&self, edge: EdgeId) -> Option<u64> {
+    /// Returns the hash of the edge's command, if it was computed before.
+    pub(super) fn known_hash(&self, edge: EdgeId) -> Option<u64> {
         self.graph.known_command_hash(edge, self.log.hash_kind())
     }
 

@@ -10,10 +10,12 @@ mod content;
 mod depfiles;
 mod discovered_deps;
 mod parallel;
+mod renewals;
 mod subgraph;
 #[cfg(test)]
 mod tests;
 
+use bumpalo::Bump;
 use tanto_sys::fs::fingerprint::FileState;
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
@@ -23,15 +25,16 @@ use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
 
-use super::Scan;
 use super::output_check::DirtyInputs;
 use super::state::{EdgeStates, FileStates};
+use super::{Renewal, Scan};
 
 use self::clean_check::{CleanCheck, CleanEdges, set_phony_mtimes};
 use self::content::ContentChanges;
 use self::depfiles::prefetch_depfiles;
 use self::discovered_deps::{DepsLookup, DiscoveredDeps, EdgeDeps, MIN_PER_THREAD};
 use self::parallel::map_chunks;
+use self::renewals::RenewalCheck;
 use self::subgraph::{ExtraInputs, Subgraph};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +72,7 @@ impl Scan<'_, '_> {
         if threads == ThreadLimit::ONE || self.graph.node_count() < min_files || self.any_forced {
             return;
         }
-        let Scan { graph, disk, log, deps_log, files, edges, systems, contents, .. } = self;
+        let Scan { graph, disk, log, deps_log, files, edges, systems, contents, explanations, renewals, .. } = self;
         let found = loop {
             let found = Prefetch::new(graph, deps_log, files, edges, targets, threads);
             let unread = found.discovered.unread(&found.subgraph);
@@ -80,7 +83,7 @@ impl Scan<'_, '_> {
             files.cover(graph.node_count());
             self.prefetched_depfiles.extend(unread);
         };
-        let graph: &GraphView<'_> = graph;
+        let (arena, graph): (_, &GraphView<'_>) = (graph.arena, graph);
         // Records are usually read only once, and path lookup uses other pages.
         graph.release();
         deps_log.release();
@@ -99,28 +102,39 @@ impl Scan<'_, '_> {
         }
         self.prefetched = nodes;
         if let Some(contents) = contents {
-            let sum = content::sum(&found.subgraph, files);
-            contents.sum = Some(sum);
-            contents.is_unchanged = contents.clean_sums().contains(&sum);
-            if !contents.is_unchanged {
-                content::read_changed(contents, graph, (&**disk, systems), &found.subgraph, files, threads);
-            }
+            content::find_changes(contents, graph, (&**disk, systems), &found.subgraph, files, threads);
         }
         let changed = contents.as_mut().filter(|contents| !contents.is_unchanged);
         let changes = changed.map(|contents| ContentChanges::new(contents, graph, &found.subgraph));
-        if !found.subgraph.needs_walk {
+        let mut may_mark = !found.subgraph.needs_walk;
+        if may_mark {
             let checked = found.check_clean(log, files, changes, threads);
             // The walk ignores stale records, and an edge may be in the subgraph only because of one.
-            if !(checked.any_stale_deps && found.has_extra_inputs) {
+            may_mark = !(checked.any_stale_deps && found.has_extra_inputs);
+            if may_mark {
                 found.mark_clean(&checked, &self.prefetched, files, edges);
             }
         } else {
             found.hash_commands(log, files, threads);
         }
+        let Some(contents) = contents.as_mut().filter(|contents| !contents.is_unchanged) else { return };
+        let left: Vec<EdgeId> = found.subgraph.edges.iter().copied().filter(|&edge| !edges.is_done(edge)).collect();
+        if left.len() < MIN_PER_THREAD.min(min_files) {
+            return;
+        }
+        content::prepare_comparison(contents, graph, &**disk, &found.subgraph, (&left, files), threads);
+        // The walk announces each renewal.
+        if may_mark && !explanations.are_announced() {
+            found.hash_commands(log, files, threads);
+            let renewed = found.check_renewals(log, (files, edges), contents, threads);
+            found.mark_renewed(&renewed, arena, files, edges);
+            renewals.extend(renewed.into_iter().flatten());
+        }
     }
 
     /// Drops prefetched states that no walk has used.
     pub fn end_prefetch(&mut self) {
+        self.contents.iter_mut().for_each(Contents::end_walk);
         for node in self.prefetched.drain(..) {
             self.files.drop_prefetched(node);
         }
@@ -228,6 +242,40 @@ impl<'s, 't> Prefetch<'s, 't> {
             if !checked.any_stale_deps && files.exists(node) {
                 files.mark_seen(node);
             }
+        }
+    }
+
+    /// Finds renewals, by position in the subgraph. Clean edges must have been marked.
+    fn check_renewals(
+        &self,
+        log: &BuildLog,
+        (files, edges): (&FileStates, &EdgeStates<'t>),
+        contents: &mut Contents,
+        threads: ThreadLimit,
+    ) -> Vec<Option<Renewal>> {
+        let (subgraph, discovered) = (&self.subgraph, &self.discovered);
+        let dirty_inputs = DirtyInputs { graph: self.graph, log, files };
+        let (table, prepared) = contents.table_and_prepared();
+        RenewalCheck { subgraph, discovered, dirty_inputs, edges, table, prepared }.run(threads)
+    }
+
+    /// Puts edges that will be renewed into the state in which a walk would leave them.
+    fn mark_renewed(
+        &self,
+        renewals: &[Option<Renewal>],
+        arena: &'t Bump,
+        files: &mut FileStates,
+        edges: &mut EdgeStates<'t>,
+    ) {
+        for (renewal, deps) in renewals.iter().zip(&self.discovered.edges) {
+            let Some(Renewal { edge: id, newest, outputs }) = renewal else { continue };
+            edges.mark_clean(*id);
+            if let EdgeDeps::Logged(deps) = deps {
+                edges.set_deps(*id, arena.alloc_slice_fill_iter(deps.ins()));
+            }
+            let edge = self.graph.edge(*id);
+            edge.outs.iter().chain(edge.ins).chain(edges.deps(*id)).for_each(|&node| files.mark_seen(node));
+            outputs.iter().for_each(|&(out, _)| files.set_mtime(out, *newest));
         }
     }
 }

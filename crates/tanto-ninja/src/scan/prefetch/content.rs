@@ -4,12 +4,13 @@ use tanto_cas::FileDigest;
 use tanto_sys::fs::fingerprint::{FileSystems, Trust};
 use tanto_sys::threads::ThreadLimit;
 
-use crate::content::{ContentTable, Contents, PathKey};
+use crate::content::{ContentId, ContentTable, Contents, PathKey, PreparedFile};
 use crate::disk::Disk;
 use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 
 use super::super::state::FileStates;
+use super::bit_set::BitSet;
 use super::discovered_deps::EdgeDeps;
 use super::parallel::map_indices;
 use super::subgraph::Subgraph;
@@ -31,13 +32,13 @@ enum Found {
     #[default]
     NotInTable,
     Unchanged(u32),
-    Read(FileDigest),
+    Read(PathKey, FileDigest),
     /// It may have changed, and could not be read.
     Unreadable,
 }
 
 /// Returns the sum of the fingerprints of all files.
-pub(super) fn sum(subgraph: &Subgraph, files: &FileStates) -> u64 {
+fn sum(subgraph: &Subgraph, files: &FileStates) -> u64 {
     let term = |node: usize| {
         let fingerprint = files.state(NodeId(node as u32)).fingerprint.0;
         let key = (node as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -47,8 +48,25 @@ pub(super) fn sum(subgraph: &Subgraph, files: &FileStates) -> u64 {
     subgraph.nodes.iter().map(term).fold(1, u64::wrapping_add)
 }
 
+/// Finds out whether any file may have changed since everything was up to date, and reads those that may.
+pub(super) fn find_changes(
+    contents: &mut Contents,
+    graph: &GraphView<'_>,
+    disk: (&dyn Disk, &FileSystems),
+    subgraph: &Subgraph,
+    files: &FileStates,
+    threads: ThreadLimit,
+) {
+    let sum = sum(subgraph, files);
+    contents.sum = Some(sum);
+    contents.is_unchanged = contents.clean_sums().contains(&sum);
+    if !contents.is_unchanged {
+        read_changed(contents, graph, disk, subgraph, files, threads);
+    }
+}
+
 /// Reads the files that have another fingerprint than in the table.
-pub(super) fn read_changed(
+fn read_changed(
     contents: &mut Contents,
     graph: &GraphView<'_>,
     (disk, systems): (&dyn Disk, &FileSystems),
@@ -62,11 +80,12 @@ pub(super) fn read_changed(
     let found = map_indices(threads, MIN_PER_THREAD, nodes.len(), |number| {
         let (node, path) = (nodes[number], graph.path(nodes[number]));
         let state = files.state(node);
-        match table.file(PathKey::of(path)) {
+        let key = PathKey::of(path);
+        match table.file(key) {
             None => Found::NotInTable,
             Some(entry) if entry.may_be_of(state) => Found::Unchanged(entry.changed),
             Some(_) => match disk.digest(path, systems) {
-                Ok(Some(digest)) if digest.state.fingerprint == state.fingerprint => Found::Read(digest),
+                Ok(Some(digest)) if digest.state.fingerprint == state.fingerprint => Found::Read(key, digest),
                 _ => Found::Unreadable,
             },
         }
@@ -78,15 +97,38 @@ pub(super) fn read_changed(
             Found::NotInTable => {}
             Found::Unreadable => any_unknown = true,
             Found::Unchanged(changed) => contents.set_last_change(node, changed),
-            Found::Read(found) => {
+            Found::Read(key, found) => {
                 any_unknown |= found.trust == Trust::Racy;
                 let is_source = graph.in_edge(node).is_none();
-                let changed = contents.note_read(PathKey::of(graph.path(node)), &found, is_source);
+                let changed = contents.note_read(key, &found, is_source);
                 contents.set_last_change(node, changed);
             }
         }
     }
     contents.sum = contents.sum.filter(|_| !any_unknown);
+}
+
+/// Determines everything about files that is needed to compare these edges with their records.
+pub(super) fn prepare_comparison(
+    contents: &mut Contents,
+    graph: &GraphView<'_>,
+    disk: &dyn Disk,
+    subgraph: &Subgraph,
+    (edges, files): (&[EdgeId], &FileStates),
+    threads: ThreadLimit,
+) {
+    let mut outputs = BitSet::new(graph.node_count());
+    edges.iter().flat_map(|&edge| graph.edge(edge).outs).for_each(|out| outputs.add(out.index()));
+    let nodes: Vec<NodeId> =
+        subgraph.nodes.iter().map(|node| NodeId(node as u32)).filter(|&node| files.exists(node)).collect();
+    let table = &*contents.table();
+    let found = map_indices(threads, MIN_PER_THREAD, nodes.len(), |number| {
+        let (node, path) = (nodes[number], graph.path(nodes[number]));
+        let entry = table.file(PathKey::of(path)).filter(|entry| entry.is_of(files.state(node)));
+        let id = entry.map(|entry| ContentId::of_file(path, &entry.digest));
+        PreparedFile { id, may_renew: outputs.has(node.index()).then(|| disk.may_renew(path)) }
+    });
+    contents.set_prepared(graph.node_count(), nodes.into_iter().zip(found));
 }
 
 impl<'s> ContentChanges<'s> {

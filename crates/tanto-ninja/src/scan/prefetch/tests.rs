@@ -1,14 +1,17 @@
 //! Tests of the prefetch without a walk.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 
 use tanto_sys::threads::ThreadLimit;
 
 use super::super::Scan;
 use super::PrefetchOptions;
+use crate::content::{CommandRecord, Contents, PathKey, SideEffects};
 use crate::disk::VirtualDisk;
 use crate::explain::{ExplainLevel, Explanations};
 use crate::graph::Arena;
+use crate::ids::EdgeId;
 use crate::load::{self, LoadOptions};
 use crate::logs::{BuildLog, DepsLog, Entry};
 
@@ -31,7 +34,7 @@ build last: link out
 ";
 
 /// Prefetches a tree that was built completely and then changed, with these command hashes known.
-fn prefetch<R>(change: impl FnOnce(&mut VirtualDisk), known: &[u64], ask: impl FnOnce(&Scan<'_, '_>) -> R) -> R {
+fn prefetch<R>(change: impl FnOnce(&mut VirtualDisk), known: &[u64], ask: impl FnOnce(&mut Scan<'_, '_>) -> R) -> R {
     prefetch_with(MANIFEST, change, known, ask)
 }
 
@@ -39,7 +42,7 @@ fn prefetch_with<R>(
     manifest: &str,
     change: impl FnOnce(&mut VirtualDisk),
     known: &[u64],
-    ask: impl FnOnce(&Scan<'_, '_>) -> R,
+    ask: impl FnOnce(&mut Scan<'_, '_>) -> R,
 ) -> R {
     let mut disk = VirtualDisk::new();
     disk.put("build.ninja", manifest);
@@ -74,7 +77,7 @@ fn prefetch_with<R>(
     let mut scan = Scan::new(&mut graph, &mut disk, &mut log, &mut deps_log, Explanations::new(ExplainLevel::Off));
     scan.prefetch = PrefetchOptions { threads: ThreadLimit::Auto, min_files: 0 };
     scan.prefetch(&[last]);
-    ask(&scan)
+    ask(&mut scan)
 }
 
 /// The outputs of the edges that the walk will skip.
@@ -138,11 +141,84 @@ fn command_hashes_are_cached() {
 #[test]
 fn commands_are_hashed_with_a_pending_dyndep_file() {
     let manifest = MANIFEST.replace("link group c.o\n", "link group c.o || dd\n  dyndep = dd\n");
-    let hashed = |scan: &Scan<'_, '_>| {
+    let hashed = |scan: &mut Scan<'_, '_>| {
         let is_hashed = |edge| u8::from(scan.graph.known_command_hash(edge, 7).is_some());
         scan.graph.edge_ids().map(is_hashed).collect::<Vec<_>>()
     };
     assert_eq!(prefetch_with(&manifest, |disk| disk.put("dd", ""), &[], hashed), [1, 1, 1, 1, 0, 1, 1]);
     // A missing output is rebuilt regardless of its command.
     assert_eq!(prefetch_with(&manifest, |disk| disk.delete("b.o"), &[], hashed), [1, 1, 0, 1, 0, 1, 1]);
+}
+
+/// Records what each command was run with.
+fn record_all(scan: &mut Scan<'_, '_>) {
+    scan.contents = Some(Contents::new(Vec::new()));
+    let edges: Vec<EdgeId> = scan.graph.edge_ids().filter(|&edge| !scan.graph.edge(edge).is_phony()).collect();
+    let last = scan.graph.lookup(b"last").unwrap();
+    scan.recompute_dirty(last).unwrap();
+    for edge in edges {
+        let out = scan.graph.edge(edge).outs[0];
+        let (inputs, outputs) = (scan.inputs_id(edge).unwrap().unwrap(), scan.outputs_id(edge).unwrap());
+        let log = scan.log.logged_command(scan.graph, out).unwrap();
+        let table = scan.contents.as_mut().unwrap().table();
+        let record = CommandRecord { log, inputs, outputs, side_effects: SideEffects::None, made: table.build() };
+        table.note_command(PathKey::of(scan.graph.path(out)), record);
+    }
+}
+
+/// The outputs that are renewed without a walk, and all renewals, after a change of a tree with records.
+fn renewed(change: impl FnOnce(&mut VirtualDisk), min_files: usize) -> (String, Vec<String>) {
+    let shared = RefCell::new(VirtualDisk::new());
+    prefetch(
+        |disk| *shared.borrow_mut() = disk.clone(),
+        &[],
+        |scan| {
+            scan.reset();
+            record_all(scan);
+            scan.reset();
+            shared.borrow_mut().tick();
+            change(&mut shared.borrow_mut());
+            scan.prefetch.min_files = min_files;
+            let last = scan.graph.lookup(b"last").unwrap();
+            scan.prefetch(&[last]);
+            let paths = scan.renewals.iter().map(|it| scan.graph.path(scan.graph.edge(it.edge).outs[0]).escape_ascii());
+            let early = paths.map(|path| format!("{path} ")).collect();
+            scan.recompute_dirty(last).unwrap();
+            let mut all: Vec<String> = scan.take_renewals().iter().map(|renewal| format!("{renewal:?}")).collect();
+            all.sort();
+            (early, all)
+        },
+    )
+}
+
+#[test]
+fn commands_with_equal_sources_are_renewed() {
+    let early = |change: fn(&mut VirtualDisk)| {
+        let (early, all) = renewed(change, 0);
+        assert_eq!(all, renewed(change, usize::MAX).1, "the walk alone finds the same");
+        (early, all.len())
+    };
+    let found = |text: &str, all| (text.to_string(), all);
+    assert_eq!(early(|_| {}), found("", 0));
+    assert_eq!(early(|disk| disk.touch("a.c")), found("a.o ", 3));
+    assert_eq!(early(|disk| ["a.c", "h", "h.in"].iter().for_each(|path| disk.touch(path))), found("a.o made.h ", 6));
+    // It reads a file that a command makes.
+    assert_eq!(early(|disk| disk.touch("b.c")), found("", 3));
+    assert_eq!(early(|disk| disk.put("a.c", "new")), found("", 0));
+    for path in ["a.o", "h", "a.c"] {
+        let change = |disk: &mut VirtualDisk| {
+            disk.touch("a.c");
+            disk.put(path, "new");
+        };
+        assert_eq!(renewed(change, 0), renewed(change, usize::MAX), "{path}");
+    }
+}
+
+#[test]
+fn a_missing_order_only_input_is_left_to_the_walk() {
+    let change = |disk: &mut VirtualDisk| {
+        disk.touch("h.in");
+        disk.delete("s");
+    };
+    assert_eq!(renewed(change, 0).1, renewed(change, usize::MAX).1);
 }
