@@ -12,7 +12,7 @@ use tanto_exec::job::{
     CacheOutcome, CacheUse, Capture, Command, Completion, Cost, ExecutedBy, Exit, InputRecording, JobId, Usage,
 };
 use tanto_exec::runner::{Runner, Wakeup};
-use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
+use tanto_sys::fs::file_stamp::{coarse_now, fine_now, wait_until_after};
 use tanto_sys::ipc::event_fd::EventFd;
 use tanto_sys::machine::cpu;
 
@@ -151,8 +151,8 @@ impl<R: Runner> CacheRunner<R> {
     /// A file that was written in the tick in which a command starts would look like a change during the command.
     fn wait_until_after(&self, time: i64) {
         // Not if the clock was set back.
-        while coarse_now() <= time && time <= fine_now() {
-            std::thread::sleep(Duration::from_millis(1));
+        if time <= fine_now() {
+            wait_until_after(time);
         }
     }
 

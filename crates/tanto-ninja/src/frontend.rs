@@ -161,8 +161,6 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
     pub fn begin(&mut self, schedule: &mut Schedule, slots: usize) {
         self.plan.begin(&self.scan, schedule, slots, self.cost_history);
         if self.scan.contents.is_some() && !self.options.dry_run {
-            // Later changes of files have to be noticed.
-            self.scan.wait_for_next_tick();
             self.content_recorder = Some(ContentRecorder::new(self.recent_digests.clone()));
         }
     }

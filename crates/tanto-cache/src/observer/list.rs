@@ -1,10 +1,7 @@
 //! Computes one digest of all inputs in a list.
 
-use std::thread;
-use std::time::Duration;
-
 use tanto_cas::Digest;
-use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
+use tanto_sys::fs::file_stamp::{fine_now, wait_until_after};
 use tanto_sys::fs::stat::FileKind;
 
 use super::lines::{Identity, Line, NameId};
@@ -47,8 +44,8 @@ impl Observer {
             return Some(first);
         }
         // A file from the future would be waited for in vain.
-        while first.newest <= fine_now() && first.newest > coarse_now() {
-            thread::sleep(Duration::from_millis(1));
+        if first.newest <= fine_now() {
+            wait_until_after(first.newest - 1);
         }
         self.distrust_all();
         self.evaluate_as_seen(names, places).filter(|second| second.newest <= second.seen_at)

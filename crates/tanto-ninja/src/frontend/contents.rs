@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use tanto_cas::{FileDigest, RecentDigests};
 use tanto_exec::event::View;
 use tanto_exec::schedule::Schedule;
-use tanto_sys::fs::file_stamp::{coarse_now, fine_now};
+use tanto_sys::fs::file_stamp::{change_boundary, fine_now};
 use tanto_sys::fs::fingerprint::{FileState, Fingerprint};
 use tanto_sys::fs::stat::stat;
 use tanto_sys::threads::ThreadLimit;
@@ -27,7 +27,7 @@ const MAX_CUTOFF_BYTES: u64 = 16 << 20;
 
 /// What commands were run with, until the build ends.
 pub(super) struct ContentRecorder {
-    /// The clock of file systems before the first command started.
+    /// A boundary between earlier changes of files and those since the first command started.
     began: i64,
     /// In the order in which they ended.
     finished: Vec<FinishedCommand>,
@@ -58,7 +58,7 @@ impl ContentRecorder {
     pub(super) fn new(recent: RecentDigests) -> ContentRecorder {
         let cwd = std::env::current_dir().map(|dir| dir.as_os_str().as_bytes().to_vec()).unwrap_or_default();
         ContentRecorder {
-            began: coarse_now(),
+            began: change_boundary(),
             finished: Vec::new(),
             outputs: Map::default(),
             discovered: Map::default(),
@@ -232,7 +232,7 @@ impl NinjaFrontend<'_, '_> {
     /// Records what the commands of a build were run with. Call when the build has ended, for whatever reason.
     pub fn record_contents(&mut self, threads: ThreadLimit) -> Result<()> {
         let Some(mut recorder) = self.content_recorder.take() else { return Ok(()) };
-        let ended = coarse_now();
+        let ended = fine_now();
         if recorder.finished.is_empty() || ended < recorder.began {
             return Ok(());
         }

@@ -19,11 +19,6 @@ const FILES_AT_A_TIME: usize = 16;
 const LARGE_RESULT: u64 = 64 << 20;
 
 impl Scan<'_, '_> {
-    /// Waits until the next change of any file changes its fingerprint.
-    pub(crate) fn wait_for_next_tick(&self) {
-        self.systems.wait_for_next_tick();
-    }
-
     /// Returns whether a walk has seen the file.
     pub(crate) fn is_seen(&self, node: NodeId) -> bool {
         self.files.is_seen(node)

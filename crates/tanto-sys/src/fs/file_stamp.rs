@@ -7,8 +7,10 @@
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::Duration;
 
-use rustix::fs::{FileType, Stat, fstatfs};
+use rustix::fs::{FileType, MemfdFlags, Stat, Timespec, Timestamps, UTIME_NOW, fstatfs, futimens, memfd_create};
 
 use crate::fs::file::path;
 
@@ -71,6 +73,12 @@ const SECOND: i64 = 1_000_000_000;
 /// clock and the file may be on different sides of one.
 const FINE: i64 = SECOND / 50;
 
+/// No time that is further in the future is waited for.
+const LONGEST_WAIT: i64 = 2 * FINE;
+
+/// A step of the clock takes some time, in nanoseconds.
+const SLACK: u64 = 20_000;
+
 /// File systems without fractions of a second: two seconds on FAT, one on HFS+ and ext3 (and ext4 with small inodes).
 /// One in 10 million other timestamps looks the same by chance, which costs a comparison.
 const COARSE: i64 = 2 * SECOND;
@@ -125,6 +133,43 @@ pub fn coarse_resolution() -> i64 {
     read_clock(libc::CLOCK_REALTIME_COARSE, libc::clock_getres)
 }
 
+/// Returns a time between the changes of files before this call and those after it: earlier changes have earlier change
+/// times, later changes have this time or later ones. Waits if the kernel has no such time yet.
+pub fn change_boundary() -> i64 {
+    let began = fine_now();
+    if let Some(time) = real_change_time().filter(|&time| time > began) {
+        return time;
+    }
+    wait_until_after(began);
+    coarse_now()
+}
+
+/// Changes a file that was observed before. Since Linux 6.13, this gives it the real time, and no file gets an earlier one
+/// after that.
+fn real_change_time() -> Option<i64> {
+    let file = File::from(memfd_create(c"change-time", MemfdFlags::CLOEXEC).ok()?);
+    file.metadata().ok()?;
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    futimens(&file, &Timestamps { last_access: NOW, last_modification: NOW }).ok()?;
+    Some(FileStamp::of(&file).ok()?.ctime_ns)
+}
+
+/// Waits until `coarse_now` is later than this time, unless that is far in the future.
+pub fn wait_until_after(time: i64) {
+    let limit = coarse_now().saturating_add(LONGEST_WAIT);
+    loop {
+        let now = coarse_now();
+        if time < now || time > limit {
+            return;
+        }
+        let tick = coarse_resolution().max(1);
+        // The clock steps once in each tick. This step passes `time`.
+        let step = now + ((time - now) / tick + 1) * tick;
+        let left = u64::try_from(step - fine_now()).unwrap_or(0);
+        thread::sleep(Duration::from_nanos(left + SLACK));
+    }
+}
+
 fn read_clock(
     clock: libc::clockid_t,
     call: unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int,
@@ -169,7 +214,7 @@ impl FsClock {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
     use tanto_testing::Scratch;
 
     #[test]
@@ -187,6 +232,34 @@ mod tests {
         let after = FileStamp::of(&file).unwrap();
         assert_eq!(after.mtime_ns, 5_000_000_007);
         assert_ne!(after, before);
+    }
+
+    #[test]
+    fn changes_before_and_after_a_boundary_are_told_apart() {
+        let dir = Scratch::new("boundary");
+        let changed = |name: &str| {
+            dir.write(name, "");
+            FileStamp::at(&dir.bytes(name)).unwrap().ctime_ns
+        };
+        for number in 0..200 {
+            // New files, and one that was observed before.
+            let new = number.to_string();
+            let before = [changed(&new), changed("f")];
+            let boundary = change_boundary();
+            let after = [changed(&new), changed("f"), changed(&format!("{number}.new"))];
+            assert!(before.iter().all(|&time| time < boundary) && after.iter().all(|&time| time >= boundary));
+        }
+    }
+
+    #[test]
+    fn waits_for_the_present_but_not_for_the_future() {
+        for ahead in [-SECOND, 0, coarse_resolution(), 3 * coarse_resolution()] {
+            let time = fine_now() + ahead;
+            wait_until_after(time);
+            assert!(coarse_now() > time);
+        }
+        // This would not end.
+        wait_until_after(i64::MAX);
     }
 
     #[test]

@@ -9,9 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
-use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{
@@ -19,7 +17,7 @@ use rustix::fs::{
 };
 
 use crate::fs::file;
-use crate::fs::file_stamp::{coarse_now, coarse_resolution, fine_now};
+use crate::fs::file_stamp::{coarse_resolution, fine_now, wait_until_after};
 use crate::fs::stat::{FileKind, Stat, stat};
 use crate::process::pid_identity::boot_id;
 use crate::user;
@@ -54,17 +52,9 @@ pub enum Trust {
 }
 
 /// The file systems that were seen, by device. Create a new value for each scan: mounts can change between two scans.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct FileSystems {
     known: RwLock<Vec<FileSystem>>,
-    /// The newest change time of all files that were observed, and of those that were changed before this was created.
-    newest_ctime: AtomicI64,
-}
-
-impl Default for FileSystems {
-    fn default() -> FileSystems {
-        FileSystems { known: RwLock::default(), newest_ctime: AtomicI64::new(fine_now()) }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +71,6 @@ pub(crate) struct Observer<'s> {
     systems: &'s FileSystems,
     /// That of the last file.
     last: Option<FileSystem>,
-    newest_ctime: i64,
 }
 
 const SECOND: i64 = 1_000_000_000;
@@ -119,13 +108,6 @@ impl FileSystems {
     pub fn is_on_disk(&self, found: &Stat) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().any(|it| it.device == found.device && it.durable_id.is_some())
-    }
-
-    /// Waits until the next change of a file will get another change time than a change before this was created, or before
-    /// the file was observed. Does not wait for files from the future.
-    pub fn wait_for_next_tick(&self) {
-        let newest = self.newest_ctime.load(Ordering::Relaxed);
-        wait_until(newest);
     }
 
     /// Returns whether the file system of a file sets change times, so that a change of content changes the fingerprint.
@@ -200,7 +182,7 @@ impl FileSystems {
 
 impl<'s> Observer<'s> {
     pub(crate) fn new(systems: &'s FileSystems) -> Observer<'s> {
-        Observer { systems, last: None, newest_ctime: 0 }
+        Observer { systems, last: None }
     }
 
     /// `open` opens the file; it is called for the first file of each device.
@@ -208,15 +190,8 @@ impl<'s> Observer<'s> {
         if self.last.is_none_or(|it| it.device != stat.device) {
             self.last = self.systems.file_system(stat, open);
         }
-        self.newest_ctime = self.newest_ctime.max(stat.ctime);
         let fingerprint = self.last.map_or(Fingerprint::NONE, |file_system| file_system.fingerprint(stat));
         FileState { mtime: stat.mtime, fingerprint }
-    }
-}
-
-impl Drop for Observer<'_> {
-    fn drop(&mut self) {
-        self.systems.newest_ctime.fetch_max(self.newest_ctime, Ordering::Relaxed);
     }
 }
 
@@ -227,24 +202,12 @@ pub fn wait_for_known_files() {
 
 /// Waits until files that were last changed at this time, a value of `fine_now`, are no longer racy.
 pub fn wait_until_known(changed: i64) {
-    wait_until(changed.saturating_add(ticks()));
+    wait_until_after(changed.saturating_add(ticks()));
 }
 
 /// Returns how long after its last change a file is no longer racy on most file systems.
 pub fn time_until_known() -> Duration {
     Duration::from_nanos(2 * ticks().unsigned_abs())
-}
-
-/// Waits until the clock of file systems has passed a time, unless that is far in the future.
-fn wait_until(time: i64) {
-    let limit = coarse_now().saturating_add(2 * MAX_TICKS);
-    loop {
-        let left = time.saturating_sub(coarse_now());
-        if left < 0 || time > limit {
-            return;
-        }
-        thread::sleep(Duration::from_nanos(left.unsigned_abs() + 100_000));
-    }
 }
 
 /// Returns two ticks of the clock of file systems, in nanoseconds: two changes that are further apart have different times.
@@ -306,6 +269,7 @@ fn mix(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::file_stamp::coarse_now;
     use std::fs::{hard_link, rename};
     use std::os::unix::fs::symlink;
     use std::time::UNIX_EPOCH;
@@ -387,22 +351,6 @@ mod tests {
         let linked = systems.observe(&dir.bytes("f")).unwrap();
         assert!(systems.renew(&dir.bytes("f"), linked.fingerprint, 6 * SECOND).is_err());
         assert_eq!(systems.observe(&dir.bytes("none")).unwrap(), FileState::default());
-    }
-
-    #[test]
-    fn the_next_change_has_another_change_time() {
-        let dir = Scratch::new("fingerprint-tick");
-        for number in 0..20 {
-            dir.write("f", number.to_string());
-            let systems = FileSystems::default();
-            let before = systems.observe(&dir.bytes("f")).unwrap();
-            systems.wait_for_next_tick();
-            dir.write("f", number.to_string());
-            assert_ne!(systems.observe(&dir.bytes("f")).unwrap().fingerprint, before.fingerprint);
-        }
-        let systems = FileSystems::default();
-        systems.newest_ctime.store(i64::MAX, Ordering::Relaxed);
-        systems.wait_for_next_tick();
     }
 
     #[test]
