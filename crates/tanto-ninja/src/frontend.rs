@@ -15,6 +15,7 @@ use tanto_exec::job::{
 };
 use tanto_exec::schedule::Schedule;
 use tanto_sys::error::text as os_text;
+use tanto_sys::fs::change_boundary::ChangeBoundary;
 
 use crate::builddir;
 use crate::depfile;
@@ -161,7 +162,8 @@ impl<'a, 't> NinjaFrontend<'a, 't> {
     pub fn begin(&mut self, schedule: &mut Schedule, slots: usize) {
         self.plan.begin(&self.scan, schedule, slots, self.cost_history);
         if self.scan.contents.is_some() && !self.options.dry_run {
-            self.content_recorder = Some(ContentRecorder::new(self.recent_digests.clone()));
+            let began = ChangeBoundary::now(self.scan.systems());
+            self.content_recorder = Some(ContentRecorder::new(began, self.recent_digests.clone()));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Files, directories and file systems.
 
+pub mod change_boundary;
 pub mod dir;
 pub mod dir_tree;
 pub mod file;

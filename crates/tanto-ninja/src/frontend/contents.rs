@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use tanto_cas::{FileDigest, RecentDigests};
 use tanto_exec::event::View;
 use tanto_exec::schedule::Schedule;
-use tanto_sys::fs::file_stamp::{change_boundary, fine_now};
-use tanto_sys::fs::fingerprint::{FileState, Fingerprint};
+use tanto_sys::fs::change_boundary::ChangeBoundary;
+use tanto_sys::fs::file_stamp::fine_now;
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint};
 use tanto_sys::fs::stat::stat;
 use tanto_sys::threads::ThreadLimit;
 
@@ -28,7 +29,7 @@ const MAX_CUTOFF_BYTES: u64 = 16 << 20;
 /// What commands were run with, until the build ends.
 pub(super) struct ContentRecorder {
     /// A boundary between earlier changes of files and those since the first command started.
-    began: i64,
+    began: ChangeBoundary,
     /// In the order in which they ended.
     finished: Vec<FinishedCommand>,
     /// Outputs when their command ended.
@@ -55,10 +56,10 @@ struct FinishedCommand {
 }
 
 impl ContentRecorder {
-    pub(super) fn new(recent: RecentDigests) -> ContentRecorder {
+    pub(super) fn new(began: ChangeBoundary, recent: RecentDigests) -> ContentRecorder {
         let cwd = std::env::current_dir().map(|dir| dir.as_os_str().as_bytes().to_vec()).unwrap_or_default();
         ContentRecorder {
-            began: change_boundary(),
+            began,
             finished: Vec::new(),
             outputs: Map::default(),
             discovered: Map::default(),
@@ -80,7 +81,7 @@ impl ContentRecorder {
 
     /// Returns whether no directory on the way to a file was replaced during the build. A directory whose entries changed
     /// could have been. The working directory and those above it could not.
-    fn has_stable_directories(&mut self, path: &[u8]) -> bool {
+    fn has_stable_directories(&mut self, path: &[u8], systems: &FileSystems) -> bool {
         let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         for dir in slashes.map(|at| &path[..at]) {
             let is_above = dir.split(|&byte| byte == b'/').all(|part| part == b"..")
@@ -92,7 +93,7 @@ impl ContentRecorder {
             let is_stable = *self
                 .directories
                 .entry(dir.to_vec())
-                .or_insert_with(|| stat(dir).is_ok_and(|found| found.is_some_and(|found| found.ctime < began)));
+                .or_insert_with(|| matches!(stat(dir), Ok(Some(found)) if began.follows_change(dir, &found, systems)));
             if !is_stable {
                 return false;
             }
@@ -232,8 +233,7 @@ impl NinjaFrontend<'_, '_> {
     /// Records what the commands of a build were run with. Call when the build has ended, for whatever reason.
     pub fn record_contents(&mut self, threads: ThreadLimit) -> Result<()> {
         let Some(mut recorder) = self.content_recorder.take() else { return Ok(()) };
-        let ended = fine_now();
-        if recorder.finished.is_empty() || ended < recorder.began {
+        if recorder.finished.is_empty() || recorder.began.is_in_future() {
             return Ok(());
         }
         self.flush_logs()?;
@@ -295,10 +295,10 @@ impl NinjaFrontend<'_, '_> {
 
     /// Returns whether the commands have used this content.
     fn is_stable(&self, file: NodeId, found: &FileDigest, recorder: &mut ContentRecorder) -> bool {
-        let is_seen = self.scan.is_seen(file);
+        let (path, systems) = (self.scan.graph.path(file), self.scan.systems());
         recorder.outputs.contains_key(&file)
-            || found.stat.ctime < recorder.began
-                && (is_seen || recorder.has_stable_directories(self.scan.graph.path(file)))
+            || recorder.began.follows_change(path, &found.stat, systems)
+                && (self.scan.is_seen(file) || recorder.has_stable_directories(path, systems))
     }
 
     fn record_command(&mut self, finished: &FinishedCommand, unstable: &Set<NodeId>) -> Result<()> {

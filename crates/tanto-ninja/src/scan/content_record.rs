@@ -1,7 +1,7 @@
 //! Reads, touches and observes files for the records of commands.
 
 use tanto_cas::FileDigest;
-use tanto_sys::fs::fingerprint::{FileState, wait_until_known};
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, wait_until_known};
 use tanto_sys::machine::cpu;
 use tanto_sys::threads::{ThreadLimit, map_parallel};
 
@@ -19,6 +19,11 @@ const FILES_AT_A_TIME: usize = 16;
 const LARGE_RESULT: u64 = 64 << 20;
 
 impl Scan<'_, '_> {
+    /// The file systems of the files that were observed.
+    pub(crate) fn systems(&self) -> &FileSystems {
+        &self.systems
+    }
+
     /// Returns whether a walk has seen the file.
     pub(crate) fn is_seen(&self, node: NodeId) -> bool {
         self.files.is_seen(node)

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{FileType, MemfdFlags, Stat, Timespec, Timestamps, UTIME_NOW, fstatfs, futimens, memfd_create};
+use rustix::fs::{FileType, Stat, fstatfs};
 
 use crate::fs::file::path;
 
@@ -133,27 +133,6 @@ pub fn coarse_resolution() -> i64 {
     read_clock(libc::CLOCK_REALTIME_COARSE, libc::clock_getres)
 }
 
-/// Returns a time between the changes of files before this call and those after it: earlier changes have earlier change
-/// times, later changes have this time or later ones. Waits if the kernel has no such time yet.
-pub fn change_boundary() -> i64 {
-    let began = fine_now();
-    if let Some(time) = real_change_time().filter(|&time| time > began) {
-        return time;
-    }
-    wait_until_after(began);
-    coarse_now()
-}
-
-/// Changes a file that was observed before. Since Linux 6.13, this gives it the real time, and no file gets an earlier one
-/// after that.
-fn real_change_time() -> Option<i64> {
-    let file = File::from(memfd_create(c"change-time", MemfdFlags::CLOEXEC).ok()?);
-    file.metadata().ok()?;
-    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    futimens(&file, &Timestamps { last_access: NOW, last_modification: NOW }).ok()?;
-    Some(FileStamp::of(&file).ok()?.ctime_ns)
-}
-
 /// Waits until `coarse_now` is later than this time, unless that is far in the future.
 pub fn wait_until_after(time: i64) {
     let limit = coarse_now().saturating_add(LONGEST_WAIT);
@@ -232,23 +211,6 @@ mod tests {
         let after = FileStamp::of(&file).unwrap();
         assert_eq!(after.mtime_ns, 5_000_000_007);
         assert_ne!(after, before);
-    }
-
-    #[test]
-    fn changes_before_and_after_a_boundary_are_told_apart() {
-        let dir = Scratch::new("boundary");
-        let changed = |name: &str| {
-            dir.write(name, "");
-            FileStamp::at(&dir.bytes(name)).unwrap().ctime_ns
-        };
-        for number in 0..200 {
-            // New files, and one that was observed before.
-            let new = number.to_string();
-            let before = [changed(&new), changed("f")];
-            let boundary = change_boundary();
-            let after = [changed(&new), changed("f"), changed(&format!("{number}.new"))];
-            assert!(before.iter().all(|&time| time < boundary) && after.iter().all(|&time| time >= boundary));
-        }
     }
 
     #[test]

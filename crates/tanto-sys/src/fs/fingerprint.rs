@@ -64,6 +64,8 @@ struct FileSystem {
     durable_id: Option<u64>,
     mount_id: u64,
     sets_change_times: bool,
+    /// It gets the time of a change from the kernel.
+    uses_kernel_clock: bool,
 }
 
 /// Observes several files: most neighbours of a sorted list are on the same file system.
@@ -87,6 +89,9 @@ const ON_DISK: [i64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45
 
 /// Others that set change times: tmpfs, ramfs, overlayfs.
 const OTHERS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x794c_7630];
+
+/// Those that get the time of a change from the kernel: ext2 to ext4, XFS, btrfs, F2FS, tmpfs.
+const WITH_KERNEL_CLOCK: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: an id that is not used again before the next boot.
 const UNIQUE_MOUNT_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -112,9 +117,22 @@ impl FileSystems {
 
     /// Returns whether the file system of a file sets change times, so that a change of content changes the fingerprint.
     pub fn sets_change_times(&self, path: &[u8]) -> bool {
-        let open = || open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from);
-        let file_system = stat(path).ok().flatten().and_then(|found| self.file_system(&found, open));
+        let file_system = stat(path).ok().flatten().and_then(|found| self.file_system_at(path, &found));
         file_system.is_some_and(|it| it.sets_change_times)
+    }
+
+    /// Returns whether a file system gets the time of a change from the kernel: that of a file with this metadata.
+    pub(super) fn uses_kernel_clock(&self, path: &[u8], found: &Stat) -> bool {
+        self.file_system_at(path, found).is_some_and(|it| it.uses_kernel_clock)
+    }
+
+    /// The same of all file systems that were observed.
+    pub(super) fn all_use_kernel_clock(&self) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).iter().all(|it| it.uses_kernel_clock)
+    }
+
+    fn file_system_at(&self, path: &[u8], found: &Stat) -> Option<FileSystem> {
+        self.file_system(found, || open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from))
     }
 
     /// Sets the mtime of a file. Fails if it is a symbolic link, not regular, of another user, has several links, or
@@ -231,6 +249,7 @@ impl FileSystem {
             durable_id: is_on_disk.then_some(id),
             mount_id: mix(mix(id, boot()), mix(device, mount_id(file))),
             sets_change_times: is_on_disk || OTHERS.contains(&kind),
+            uses_kernel_clock: WITH_KERNEL_CLOCK.contains(&kind),
         })
     }
 
@@ -283,7 +302,13 @@ mod tests {
     fn every_part_counts() {
         let stat =
             Stat { kind: FileKind::File, size: 1, mtime: 2, ctime: 3, device: 4, inode: 5, is_executable: false };
-        let disk = FileSystem { device: 4, durable_id: Some(6), mount_id: 9, sets_change_times: true };
+        let disk = FileSystem {
+            device: 4,
+            durable_id: Some(6),
+            mount_id: 9,
+            sets_change_times: true,
+            uses_kernel_clock: true,
+        };
         let others = [
             disk.fingerprint(&Stat { kind: FileKind::Directory, ..stat }),
             disk.fingerprint(&Stat { size: 2, ..stat }),
@@ -303,7 +328,13 @@ mod tests {
 
     #[test]
     fn whole_seconds_are_tied_to_the_mount() {
-        let disk = FileSystem { device: 4, durable_id: Some(6), mount_id: 7, sets_change_times: true };
+        let disk = FileSystem {
+            device: 4,
+            durable_id: Some(6),
+            mount_id: 7,
+            sets_change_times: true,
+            uses_kernel_clock: true,
+        };
         let remounted = FileSystem { mount_id: 8, ..disk };
         let stat =
             |ctime| Stat { kind: FileKind::File, size: 1, mtime: 2, ctime, device: 4, inode: 5, is_executable: false };
