@@ -14,9 +14,9 @@ use crate::fs::stat::Stat;
 /// Changes before this moment have earlier change times; changes after it have this time or later ones.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeBoundary {
-    /// For file systems that get the time of a change from the kernel.
+    /// For file systems whose times are in the order of changes.
     exact: i64,
-    /// For others, whose clock can lag behind.
+    /// For others on this machine, whose clock can lag behind.
     coarse: i64,
 }
 
@@ -30,7 +30,7 @@ impl ChangeBoundary {
     pub fn now(systems: &FileSystems) -> ChangeBoundary {
         let began = fine_now();
         let exact = real_change_time().filter(|&time| time > began);
-        if exact.is_none() || !systems.all_use_kernel_clock() {
+        if exact.is_none() || !systems.all_have_ordered_times() {
             wait_until_after(began);
         }
         let coarse = coarse_now();
@@ -39,7 +39,7 @@ impl ChangeBoundary {
 
     /// Returns whether a file was last changed before the boundary; false if that is uncertain.
     pub fn follows_change(&self, path: &[u8], file: &Stat, systems: &FileSystems) -> bool {
-        let boundary = if systems.uses_kernel_clock(path, file) { self.exact } else { self.coarse };
+        let boundary = if systems.has_ordered_times(path, file) { self.exact } else { self.coarse };
         let granule = if file.ctime % SECOND == 0 { GRANULE } else { 0 };
         file.ctime.saturating_add(granule) < boundary
     }
@@ -52,7 +52,7 @@ impl ChangeBoundary {
 
 /// Returns the time of a change that is made now, to a file that was observed before.
 fn real_change_time() -> Option<i64> {
-    let file = File::from(memfd_create(c"change-time", MemfdFlags::CLOEXEC).ok()?);
+    let file = File::from(memfd_create(c"change-time", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL).ok()?);
     file.metadata().ok()?;
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     futimens(&file, &Timestamps { last_access: NOW, last_modification: NOW }).ok()?;

@@ -135,17 +135,17 @@ pub fn coarse_resolution() -> i64 {
 
 /// Waits until `coarse_now` is later than this time, unless that is far in the future.
 pub fn wait_until_after(time: i64) {
-    let limit = coarse_now().saturating_add(LONGEST_WAIT);
     loop {
         let now = coarse_now();
-        if time < now || time > limit {
+        // The clock may be set back meanwhile.
+        if time < now || time > fine_now().saturating_add(LONGEST_WAIT) {
             return;
         }
         let tick = coarse_resolution().max(1);
         // The clock steps once in each tick. This step passes `time`.
         let step = now + ((time - now) / tick + 1) * tick;
-        let left = u64::try_from(step - fine_now()).unwrap_or(0);
-        thread::sleep(Duration::from_nanos(left + SLACK));
+        let left = (step - fine_now()).clamp(0, LONGEST_WAIT);
+        thread::sleep(Duration::from_nanos(left.unsigned_abs() + SLACK));
     }
 }
 

@@ -64,8 +64,8 @@ struct FileSystem {
     durable_id: Option<u64>,
     mount_id: u64,
     sets_change_times: bool,
-    /// It gets the time of a change from the kernel.
-    uses_kernel_clock: bool,
+    /// Since Linux 6.13, no change gets an earlier time than one before it.
+    has_ordered_times: bool,
 }
 
 /// Observes several files: most neighbours of a sorted list are on the same file system.
@@ -90,8 +90,9 @@ const ON_DISK: [i64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45
 /// Others that set change times: tmpfs, ramfs, overlayfs.
 const OTHERS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x794c_7630];
 
-/// Those that get the time of a change from the kernel: ext2 to ext4, XFS, btrfs, F2FS, tmpfs.
-const WITH_KERNEL_CLOCK: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
+/// Those on which, since Linux 6.13, no change gets an earlier time than one before it on any of them: ext2 to ext4, XFS,
+/// btrfs, F2FS, tmpfs. Others read the clock themselves.
+const WITH_ORDERED_TIMES: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: an id that is not used again before the next boot.
 const UNIQUE_MOUNT_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -121,14 +122,15 @@ impl FileSystems {
         file_system.is_some_and(|it| it.sets_change_times)
     }
 
-    /// Returns whether a file system gets the time of a change from the kernel: that of a file with this metadata.
-    pub(super) fn uses_kernel_clock(&self, path: &[u8], found: &Stat) -> bool {
-        self.file_system_at(path, found).is_some_and(|it| it.uses_kernel_clock)
+    /// Returns whether the file with this metadata is on a file system whose times are in the order of changes, since Linux
+    /// 6.13.
+    pub(super) fn has_ordered_times(&self, path: &[u8], found: &Stat) -> bool {
+        self.file_system_at(path, found).is_some_and(|it| it.has_ordered_times)
     }
 
-    /// The same of all file systems that were observed.
-    pub(super) fn all_use_kernel_clock(&self) -> bool {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).iter().all(|it| it.uses_kernel_clock)
+    /// Returns whether all file systems that were observed are of this kind.
+    pub(super) fn all_have_ordered_times(&self) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).iter().all(|it| it.has_ordered_times)
     }
 
     fn file_system_at(&self, path: &[u8], found: &Stat) -> Option<FileSystem> {
@@ -249,7 +251,7 @@ impl FileSystem {
             durable_id: is_on_disk.then_some(id),
             mount_id: mix(mix(id, boot()), mix(device, mount_id(file))),
             sets_change_times: is_on_disk || OTHERS.contains(&kind),
-            uses_kernel_clock: WITH_KERNEL_CLOCK.contains(&kind),
+            has_ordered_times: WITH_ORDERED_TIMES.contains(&kind),
         })
     }
 
@@ -307,7 +309,7 @@ mod tests {
             durable_id: Some(6),
             mount_id: 9,
             sets_change_times: true,
-            uses_kernel_clock: true,
+            has_ordered_times: true,
         };
         let others = [
             disk.fingerprint(&Stat { kind: FileKind::Directory, ..stat }),
@@ -333,7 +335,7 @@ mod tests {
             durable_id: Some(6),
             mount_id: 7,
             sets_change_times: true,
-            uses_kernel_clock: true,
+            has_ordered_times: true,
         };
         let remounted = FileSystem { mount_id: 8, ..disk };
         let stat =
