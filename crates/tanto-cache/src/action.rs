@@ -18,7 +18,7 @@ use crate::programs::Programs;
 use crate::variables;
 
 /// Changes when a key or an entry gets another meaning.
-const VERSION: &[u8] = b"tanto action 2";
+const VERSION: &[u8] = b"tanto action 3";
 
 /// Properties that all commands of a build share.
 pub(crate) struct Surroundings {

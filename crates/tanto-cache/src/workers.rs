@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -12,6 +13,7 @@ use tanto_cas::{BlobInfo, Digest, FileDigest, RecentDigests};
 use tanto_exec::job::{Cost, JobId};
 use tanto_sys::fs::file;
 use tanto_sys::fs::fingerprint::FileSystems;
+use tanto_sys::fs::stat::stat;
 use tanto_sys::ipc::event_fd::EventFd;
 
 use crate::action::Fallback;
@@ -207,9 +209,14 @@ fn store_output(
     if data.len() > MAX_BLOB_BYTES {
         return Err(NotStored::OutputTooLong);
     }
+    let changed = || NotStored::Changed(path.as_os_str().as_bytes().to_vec());
+    let found = FileDigest::of(path, systems).ok().flatten().ok_or_else(changed)?;
     let BlobInfo { digest: blob, size } = dir.put_file(path).map_err(|error| NotStored::Io(error.to_string()))?;
-    let content = FileDigest::of(path, systems).ok().flatten().ok_or(NotStored::Output)?.digest;
-    Ok((StoredOutput { blob, content, is_executable: data.mode() & 0o111 != 0 }, size))
+    // Both digests are those of the same content.
+    if stat(path.as_os_str().as_bytes()).ok().flatten() != Some(found.stat) {
+        return Err(changed());
+    }
+    Ok((StoredOutput { blob, content: found.digest, is_executable: data.mode() & 0o111 != 0 }, size))
 }
 
 /// Returns whether a hidden path is in an output that should not depend on it. Compressed sections and wide characters hide it, so

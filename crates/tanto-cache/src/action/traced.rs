@@ -12,7 +12,7 @@ use crate::places::Places;
 use crate::variables;
 
 /// Changes when a key or an entry gets another meaning.
-const VERSION: &[u8] = b"tanto traced action 1";
+const VERSION: &[u8] = b"tanto traced action 2";
 
 impl Action {
     /// Examines a command of a rule whose commands may be traced. Its result may contain any path, so it is not shared
