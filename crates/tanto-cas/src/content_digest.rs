@@ -1,10 +1,11 @@
-//! BLAKE3 digests of files that are not blobs. BLAKE3 is several times as fast as SHA-256 if a file has many kilobytes.
+//! BLAKE3 digests, which tell whether a file has changed. BLAKE3 is several times as fast as SHA-256 for files of many
+//! kilobytes.
 
 use std::fmt;
 
 use crate::digest::Hex;
 
-/// The BLAKE3 digest of a file's content. Blobs are named by SHA-256 instead (`Digest`).
+/// The BLAKE3 digest of a file's content. Blobs have SHA-256 digests as names (`Digest`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentDigest(pub [u8; 32]);
 

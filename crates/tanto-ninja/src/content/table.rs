@@ -70,6 +70,8 @@ pub struct ContentTable {
     commands: Map<PathKey, CommandRecord>,
     /// Sums of the fingerprints of all files of a build, at times when everything was up to date. The last one is first.
     clean_sums: Vec<u64>,
+    /// Files that were known until their times were set.
+    retimed: Set<PathKey>,
     pub(super) changes: Set<Change>,
     pub(super) sums_changed: bool,
 }
@@ -134,15 +136,18 @@ impl ContentTable {
             entry.fingerprint = fingerprint;
             if entry.trust == Trust::Known {
                 entry.trust = Trust::Racy;
+                self.retimed.insert(key);
             }
             self.changes.insert(Change::File(key));
         }
     }
 
-    /// Notes that a file with this fingerprint is no longer racy.
+    /// Notes that a file with this fingerprint, which was known until its times were set, is no longer racy.
     pub fn settle_file(&mut self, key: PathKey, fingerprint: Fingerprint) {
-        let is_racy = |entry: &&mut FileEntry| entry.trust == Trust::Racy && entry.fingerprint == fingerprint;
-        if let Some(entry) = self.files.get_mut(&key).filter(is_racy) {
+        let is_same = |entry: &&mut FileEntry| entry.trust == Trust::Racy && entry.fingerprint == fingerprint;
+        if self.retimed.remove(&key)
+            && let Some(entry) = self.files.get_mut(&key).filter(is_same)
+        {
             entry.trust = Trust::Known;
             self.changes.insert(Change::File(key));
         }

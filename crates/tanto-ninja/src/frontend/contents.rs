@@ -8,7 +8,7 @@ use tanto_exec::event::View;
 use tanto_exec::schedule::Schedule;
 use tanto_sys::fs::change_boundary::ChangeBoundary;
 use tanto_sys::fs::file_stamp::fine_now;
-use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint};
+use tanto_sys::fs::fingerprint::{FileState, FileSystems, Fingerprint, Trust};
 use tanto_sys::fs::stat::stat;
 use tanto_sys::threads::ThreadLimit;
 
@@ -296,9 +296,14 @@ impl NinjaFrontend<'_, '_> {
     /// Returns whether the commands have used this content.
     fn is_stable(&self, file: NodeId, found: &FileDigest, recorder: &mut ContentRecorder) -> bool {
         let (path, systems) = (self.scan.graph.path(file), self.scan.systems());
-        recorder.outputs.contains_key(&file)
-            || recorder.began.follows_change(path, &found.stat, systems)
-                && (self.scan.is_seen(file) || recorder.has_stable_directories(path, systems))
+        if recorder.outputs.contains_key(&file) {
+            return true;
+        }
+        if !recorder.began.follows_change(path, &found.stat, systems) {
+            return false;
+        }
+        // Without a state from before the build, only the time of the change can tell.
+        self.scan.is_seen(file) || found.trust != Trust::Never && recorder.has_stable_directories(path, systems)
     }
 
     fn record_command(&mut self, finished: &FinishedCommand, unstable: &Set<NodeId>) -> Result<()> {

@@ -28,7 +28,7 @@ pub struct DepsLog {
     notes: Vec<Note>,
 }
 
-/// The size of records from which they are written together, in bytes.
+/// Queued records are written when they have this many bytes.
 const MAX_DRAFT: usize = 1 << 20;
 
 struct Note {

@@ -1,5 +1,5 @@
 //! Stats all files of a build with several threads before the walk, and marks edges that are clean together with
-//! everything below them, so that the walk skips them.
+//! everything below them, so that the walk skips them. With content, also finds edges that are out of date by times alone.
 //!
 //! It finds nothing that the walk would not find. Everything it cannot decide, and all error messages, are left to the
 //! walk.

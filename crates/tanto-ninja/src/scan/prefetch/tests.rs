@@ -168,8 +168,13 @@ fn record_all(scan: &mut Scan<'_, '_>) {
 
 /// The outputs that are renewed without a walk, and all renewals, after a change of a tree with records.
 fn renewed(change: impl FnOnce(&mut VirtualDisk), min_files: usize) -> (String, Vec<String>) {
+    renewed_with(MANIFEST, change, min_files)
+}
+
+fn renewed_with(manifest: &str, change: impl FnOnce(&mut VirtualDisk), min_files: usize) -> (String, Vec<String>) {
     let shared = RefCell::new(VirtualDisk::new());
-    prefetch(
+    prefetch_with(
+        manifest,
         |disk| *shared.borrow_mut() = disk.clone(),
         &[],
         |scan| {
@@ -215,10 +220,18 @@ fn commands_with_equal_sources_are_renewed() {
 }
 
 #[test]
-fn a_missing_order_only_input_is_left_to_the_walk() {
-    let change = |disk: &mut VirtualDisk| {
-        disk.touch("h.in");
-        disk.delete("s");
+fn order_only_inputs_must_be_ready() {
+    let manifest = MANIFEST.replace("build a.o: cc a.c\n", "build a.o: cc a.c || s made.h\n");
+    let check = |expected: &str, change: &dyn Fn(&mut VirtualDisk)| {
+        let change = |disk: &mut VirtualDisk| {
+            disk.touch("a.c");
+            change(disk);
+        };
+        let (early, all) = renewed_with(&manifest, change, 0);
+        assert_eq!(early, expected);
+        assert_eq!(all, renewed_with(&manifest, change, usize::MAX).1);
     };
-    assert_eq!(renewed(change, 0).1, renewed(change, usize::MAX).1);
+    check("a.o ", &|_| {});
+    check("", &|disk| disk.delete("s"));
+    check("", &|disk| disk.put("h.in", "new"));
 }
