@@ -86,6 +86,16 @@ mod tests {
     }
 
     #[test]
+    fn file_systems_with_other_clocks_are_waited_for() {
+        let systems = FileSystems::default();
+        systems.observe(b"/proc/self/stat").unwrap();
+        for _ in 0..5 {
+            let began = fine_now();
+            assert!(ChangeBoundary::now(&systems).coarse > began);
+        }
+    }
+
+    #[test]
     fn uncertain_changes_are_not_before() {
         let systems = FileSystems::default();
         let (path, file) = (b"/proc/self/stat", stat(b"/proc/self/stat").unwrap().unwrap());
