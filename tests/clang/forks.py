@@ -224,23 +224,44 @@ __attribute__((constructor)) static void load(void) {
 """
 
 
-def nonsense_from_a_server_makes_processes(tanto, place):
+def compiler_with_initializer(place, initializer):
+    """A program that runs this code before its `main`, and then the compiler; old enough to be forked."""
     program = place / "bin/clang-19"
     program.parent.mkdir()
-    (place / "library.c").write_text(IMPOSTOR)
+    (place / "library.c").write_text(initializer)
     (place / "main.c").write_text(
         f'#include <unistd.h>\nint main(int n, char **words) {{ return execv("{CLANG}", words); }}\n'
     )
-    library = program.with_name("libimpostor.so")
+    library = program.with_name("libinitializer.so")
     subprocess.run([CLANG, "-shared", "-fPIC", place / "library.c", "-o", library], check=True)
     linked = ["-Wl,--no-as-needed", library, "-Wl,-rpath,$ORIGIN"]
     subprocess.run([CLANG, place / "main.c", *linked, "-o", program], check=True)
     time.sleep(1.1)
+    return program
+
+
+def nonsense_from_a_server_makes_processes(tanto, place):
+    program = compiler_with_initializer(place, IMPOSTOR)
     for answer in ("0", "1", "400", "130000", "200000", "9r", "9rs", "64s", "0s"):
         build = Build(tanto, fresh(place / "tree"), *[f"{program} -c a.c -o $out"] * 3, ANSWER=answer)
         assert build.run("-j1", "--clang-worker=auto") == 0, (answer, build.errors, build.ended)
         assert build.ran_in_process() == [False] * 3, (answer, build.ended)
         assert not list(processes_of(program)), answer
+
+
+SLOW_START = """
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void start(void) { if (getenv("TANTO_FORK_SERVER")) sleep(7); }
+"""
+
+
+def slow_start_is_awaited_if_forks_are_required(tanto, place):
+    program = compiler_with_initializer(place, SLOW_START)
+    for mode, in_process in (("require", True), ("auto", False)):
+        build = Build(tanto, fresh(place / "tree"), *[f"{program} -c a.c -o $out"] * 2)
+        assert build.run("-j1", f"--clang-worker={mode}") == 0, (mode, build.errors, build.ended)
+        assert build.ran_in_process()[1] == in_process, (mode, build.ended)
 
 
 def processes_of(program):
@@ -513,6 +534,7 @@ TESTS = [
     killed_job_of_a_driver_is_reported_as_a_killed_process,
     killed_server_ends_the_jobs_of_drivers,
     nonsense_from_a_server_makes_processes,
+    slow_start_is_awaited_if_forks_are_required,
     first_compile_is_a_process,
     first_compile_of_a_large_build_is_a_fork,
     code_of_a_large_build_is_in_huge_pages,

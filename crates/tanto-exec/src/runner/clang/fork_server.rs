@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tanto_sys::process::{Environment, count_inheritable_descriptors};
 
@@ -39,6 +39,16 @@ pub(super) enum Binding {
     AtStart,
 }
 
+/// How a server starts.
+#[derive(Clone, Copy)]
+pub(super) struct StartOptions {
+    pub(super) binding: Binding,
+    /// The program's code is moved into huge pages.
+    pub(super) huge_pages: bool,
+    /// Timeout of the start, and of each reply.
+    pub(super) timeout: Duration,
+}
+
 pub(super) struct ForkServer {
     process: ServerProcess,
     /// The program and all that it has loaded, and the directories that were searched.
@@ -64,8 +74,7 @@ impl ForkServer {
         program: &Path,
         library: &PreloadLibrary,
         environment: &[(OsString, OsString)],
-        binding: Binding,
-        huge_pages: bool,
+        StartOptions { binding, huge_pages, timeout }: StartOptions,
     ) -> Result<ForkServer, String> {
         let started = SystemTime::now();
         let failed = |error: io::Error| format!("it does not start as a fork server: {error}");
@@ -79,7 +88,7 @@ impl ForkServer {
             let own = [preload, server].into_iter().chain((binding == Binding::AtStart).then_some(bind));
             Environment::inherit_with(&environment.iter().cloned().chain(own).collect::<Vec<_>>())
         };
-        let mut process = ServerProcess::start(program, library, variables).map_err(failed)?;
+        let mut process = ServerProcess::start(program, timeout, library, variables).map_err(failed)?;
         let ready = process.connection.next().map_err(failed)?;
         let Reply::Ready { version: PROTOCOL, unusable, startup_us, fork_us, files, dirs } = ready else {
             return Err("it answers in another protocol".to_string());

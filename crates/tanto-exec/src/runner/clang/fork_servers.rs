@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tanto_sys::ipc::poll::Watch;
 use tanto_sys::machine::pressure::PressureMonitor;
 use tanto_sys::process::Environment;
 
 use super::NotInWorker;
-use super::fork_server::{Binding, ForkServer, PreloadLibrary};
+use super::fork_server::{Binding, ForkServer, PreloadLibrary, StartOptions};
 use super::frames::Reply;
 use super::identity::Stamp;
 use super::startup_costs::{self, StartupCost};
@@ -28,6 +28,11 @@ const MANY_FOR_HUGE_PAGES: usize = 256;
 const FREE_FOR_HUGE_PAGES: u64 = 4 << 20;
 /// Maximum number of servers of one program in a build. More are not worth it: it changes all the time.
 const MAX_STARTS: u32 = 3;
+
+/// Timeout of replies. Commands run as processes after it, so it is short.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of replies if commands may not run as processes: a compiler that is not in the page cache takes a while to load.
+const REQUIRED_TIMEOUT: Duration = Duration::from_secs(120);
 
 const JUST_CHANGED: &str = "it has just changed";
 const NOT_CHEAPER: &str = "a fork of it is not cheaper than a process";
@@ -165,7 +170,9 @@ impl ForkServers {
         };
         let binding = if is_new { Binding::Lazy } else { Binding::AtStart };
         let huge_pages = self.planned >= MANY_FOR_HUGE_PAGES && has_memory_for_huge_pages();
-        let server = ForkServer::start(program, library, &self.environment, binding, huge_pages)?;
+        let timeout = if self.required { REQUIRED_TIMEOUT } else { TIMEOUT };
+        let options = StartOptions { binding, huge_pages, timeout };
+        let server = ForkServer::start(program, library, &self.environment, options)?;
         if let Some(stamp) = stamp.filter(|_| is_new) {
             let (program, startup_us, fork_us) = (program.to_path_buf(), server.startup_us, server.fork_us);
             let cost = StartupCost { program, stamp, startup_us, fork_us };

@@ -15,16 +15,16 @@ pub(super) struct ServerProcess {
     pub(super) connection: WorkerConnection,
 }
 
-/// Timeout of all replies.
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time to exit before it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 const SIGKILL: i32 = 9;
 
 impl ServerProcess {
     /// Starts the program with one end of a socket and another descriptor, whose numbers are passed to `variables`.
+    /// All replies have this timeout.
     pub(super) fn start(
         program: &Path,
+        timeout: Duration,
         inherited: RawFd,
         variables: impl FnOnce(RawFd) -> Environment,
     ) -> io::Result<ServerProcess> {
@@ -32,7 +32,7 @@ impl ServerProcess {
         let mut launcher = Launcher::new(variables(its.as_raw_fd()));
         launcher.set_inherited_descriptors([its.as_raw_fd(), inherited]);
         let process = launcher.spawn_piped(Program::Argv(&words(&[program.as_os_str().as_encoded_bytes()])))?;
-        Ok(ServerProcess { process, connection: WorkerConnection::new(socket, TIMEOUT) })
+        Ok(ServerProcess { process, connection: WorkerConnection::new(socket, timeout) })
     }
 
     pub(super) fn pid(&self) -> u32 {
