@@ -6,6 +6,7 @@ pub mod dir_tree;
 pub mod file;
 pub mod file_stamp;
 pub mod fingerprint;
+mod fs_kind;
 pub mod inotify;
 pub mod lock;
 pub mod mounts;

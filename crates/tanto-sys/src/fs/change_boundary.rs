@@ -7,7 +7,7 @@ use std::fs::File;
 
 use rustix::fs::{MemfdFlags, Timespec, Timestamps, UTIME_NOW, futimens, memfd_create};
 
-use crate::fs::file_stamp::{FileStamp, coarse_now, fine_now, wait_until_after};
+use crate::fs::file_stamp::{FileStamp, SECOND, WHOLE_SECONDS, coarse_now, fine_now, wait_until_after};
 use crate::fs::fingerprint::FileSystems;
 use crate::fs::stat::Stat;
 
@@ -19,11 +19,6 @@ pub struct ChangeBoundary {
     /// For others on this machine, whose clock can lag behind.
     coarse: i64,
 }
-
-const SECOND: i64 = 1_000_000_000;
-
-/// Longest granule of a file system that does not store fractions of a second.
-const GRANULE: i64 = 2 * SECOND;
 
 impl ChangeBoundary {
     /// Returns a boundary. Waits for a tick if that is necessary for files of the file systems that were observed.
@@ -40,7 +35,7 @@ impl ChangeBoundary {
     /// Returns whether a file was last changed before the boundary; false if that is uncertain.
     pub fn follows_change(&self, path: &[u8], file: &Stat, systems: &FileSystems) -> bool {
         let boundary = if systems.has_ordered_times(path, file) { self.exact } else { self.coarse };
-        let granule = if file.ctime % SECOND == 0 { GRANULE } else { 0 };
+        let granule = if file.ctime % SECOND == 0 { WHOLE_SECONDS } else { 0 };
         file.ctime.saturating_add(granule) < boundary
     }
 

@@ -10,9 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{FileType, Stat, fstatfs};
+use rustix::fs::{FileType, Stat};
 
 use crate::fs::file::path;
+use crate::fs::fs_kind::FsKind;
 
 /// Metadata that changes with the content. Times are in nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,13 +62,13 @@ impl FileStamp {
         let is_whole = |time: i64| time % SECOND == 0;
         match clock {
             FsClock::Foreign => WRONG_CLOCK,
-            FsClock::Local if is_whole(self.mtime_ns) || is_whole(self.ctime_ns) => COARSE,
+            FsClock::Local if is_whole(self.mtime_ns) || is_whole(self.ctime_ns) => WHOLE_SECONDS,
             FsClock::Local => FINE,
         }
     }
 }
 
-const SECOND: i64 = 1_000_000_000;
+pub(super) const SECOND: i64 = 1_000_000_000;
 
 /// Kernels stamp files with the time of the last tick, 100 to 1,000 per second. Two ticks of the slowest, since the
 /// clock and the file may be on different sides of one.
@@ -79,9 +80,9 @@ const LONGEST_WAIT: i64 = 2 * FINE;
 /// A step of the clock takes some time, in nanoseconds.
 const SLACK: u64 = 20_000;
 
-/// File systems without fractions of a second: two seconds on FAT, one on HFS+ and ext3 (and ext4 with small inodes).
+/// The granule of file systems without fractions of a second: two seconds on FAT, one on HFS+ and ext3 (and ext4 with small inodes).
 /// One in 10 million other timestamps looks the same by chance, which costs a comparison.
-const COARSE: i64 = 2 * SECOND;
+pub(super) const WHOLE_SECONDS: i64 = 2 * SECOND;
 
 /// A server's clock may be off by this much.
 const WRONG_CLOCK: i64 = 24 * 60 * 60 * SECOND;
@@ -160,32 +161,10 @@ fn read_clock(
     nanoseconds(time.tv_sec, time.tv_nsec)
 }
 
-/// Magic numbers (`linux/magic.h`) of file systems with local clocks: ext2 to ext4, XFS, btrfs, tmpfs, overlayfs, F2FS,
-/// bcachefs, ZFS, FAT, exFAT, ReiserFS, JFS, ramfs, HFS+.
-const LOCAL: [i64; 14] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0x0102_1994,
-    0x794c_7630,
-    0xf2f5_2010,
-    0xca45_1a4e,
-    0x2fc1_2fc1,
-    0x4d44,
-    0x2011_bab0,
-    0x5265_4973,
-    0x3153_464a,
-    0x8584_58f6,
-    0x482b,
-];
-
 impl FsClock {
     /// Returns the clock of a file's file system. Unknown file systems count as foreign.
     pub fn of(file: &File) -> FsClock {
-        match fstatfs(file) {
-            Ok(answer) if LOCAL.contains(&answer.f_type) => FsClock::Local,
-            _ => FsClock::Foreign,
-        }
+        if FsKind::of(file).is_some() { FsClock::Local } else { FsClock::Foreign }
     }
 }
 

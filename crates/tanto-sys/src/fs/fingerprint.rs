@@ -17,7 +17,8 @@ use rustix::fs::{
 };
 
 use crate::fs::file;
-use crate::fs::file_stamp::{coarse_resolution, fine_now, wait_until_after};
+use crate::fs::file_stamp::{SECOND, WHOLE_SECONDS, coarse_resolution, fine_now, wait_until_after};
+use crate::fs::fs_kind::{ChangeTimes, FsId, FsKind};
 use crate::fs::stat::{FileKind, Stat, stat};
 use crate::process::pid_identity::boot_id;
 use crate::user;
@@ -38,6 +39,13 @@ pub struct FileState {
     /// 0 if the file is missing, `UNKNOWN_MTIME` after an error.
     pub mtime: i64,
     pub fingerprint: Fingerprint,
+}
+
+impl FileState {
+    /// Returns whether the times of the file have fractions of a second, so that its file system stores them.
+    pub fn has_fine_times(&self) -> bool {
+        self.mtime % SECOND != 0
+    }
 }
 
 /// What an equal fingerprint means.
@@ -63,9 +71,7 @@ struct FileSystem {
     /// Of the file system, if it is on a disk.
     durable_id: Option<u64>,
     mount_id: u64,
-    sets_change_times: bool,
-    /// Since Linux 6.13, no change gets an earlier time than one before it.
-    has_ordered_times: bool,
+    change_times: ChangeTimes,
 }
 
 /// Observes several files: most neighbours of a sorted list are on the same file system.
@@ -75,24 +81,8 @@ pub(crate) struct Observer<'s> {
     last: Option<FileSystem>,
 }
 
-const SECOND: i64 = 1_000_000_000;
-
 /// Two ticks of the slowest clock.
 const MAX_TICKS: i64 = SECOND / 50;
-
-/// Longest granule of a file system that does not store fractions of a second.
-const COARSE: i64 = 2 * SECOND;
-
-/// Magic numbers (`linux/magic.h`) of file systems on disks that set change times and have an id: ext2 to ext4, XFS,
-/// btrfs, F2FS, bcachefs, ZFS.
-const ON_DISK: [i64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
-
-/// Others that set change times: tmpfs, ramfs, overlayfs.
-const OTHERS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x794c_7630];
-
-/// Those on which, since Linux 6.13, no change gets an earlier time than one before it on any of them: ext2 to ext4, XFS,
-/// btrfs, F2FS, tmpfs. Others read the clock themselves.
-const WITH_ORDERED_TIMES: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: an id that is not used again before the next boot.
 const UNIQUE_MOUNT_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -119,18 +109,22 @@ impl FileSystems {
     /// Returns whether the file system of a file sets change times, so that a change of content changes the fingerprint.
     pub fn sets_change_times(&self, path: &[u8]) -> bool {
         let file_system = stat(path).ok().flatten().and_then(|found| self.file_system_at(path, &found));
-        file_system.is_some_and(|it| it.sets_change_times)
+        file_system.is_some_and(|it| it.change_times != ChangeTimes::Unreliable)
     }
 
     /// Returns whether the file with this metadata is on a file system whose times are in the order of changes, since Linux
     /// 6.13.
     pub(super) fn has_ordered_times(&self, path: &[u8], found: &Stat) -> bool {
-        self.file_system_at(path, found).is_some_and(|it| it.has_ordered_times)
+        self.file_system_at(path, found).is_some_and(|it| it.change_times == ChangeTimes::Ordered)
     }
 
     /// Returns whether all file systems that were observed are of this kind.
     pub(super) fn all_have_ordered_times(&self) -> bool {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).iter().all(|it| it.has_ordered_times)
+        self.known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .all(|it| it.change_times == ChangeTimes::Ordered)
     }
 
     fn file_system_at(&self, path: &[u8], found: &Stat) -> Option<FileSystem> {
@@ -177,10 +171,10 @@ impl FileSystems {
     pub fn describe(&self, file: &File, stat: &Stat, began: i64) -> (FileState, Trust) {
         let mut observer = Observer::new(self);
         let state = observer.state_of(stat, || Ok(file.as_fd()));
-        if !observer.last.is_some_and(|it| it.sets_change_times) {
+        if !observer.last.is_some_and(|it| it.change_times != ChangeTimes::Unreliable) {
             return (state, Trust::Never);
         }
-        let granule = if stat.ctime % SECOND == 0 { COARSE } else { ticks() };
+        let granule = if stat.ctime % SECOND == 0 { WHOLE_SECONDS } else { ticks() };
         let is_racy = stat.ctime >= began.saturating_sub(granule);
         (state, if is_racy { Trust::Racy } else { Trust::Known })
     }
@@ -243,15 +237,13 @@ fn is_own(data: &Metadata) -> bool {
 
 impl FileSystem {
     fn of(device: u64, file: BorrowedFd<'_>) -> io::Result<FileSystem> {
-        let kind = fstatfs(file)?.f_type;
-        let id = mix(fstatvfs(file)?.f_fsid, kind.cast_unsigned());
-        let is_on_disk = ON_DISK.contains(&kind);
+        let kind = FsKind::of(file);
+        let id = mix(fstatvfs(file)?.f_fsid, fstatfs(file)?.f_type.cast_unsigned());
         Ok(FileSystem {
             device,
-            durable_id: is_on_disk.then_some(id),
+            durable_id: kind.filter(|kind| kind.id == FsId::Disk).map(|_| id),
             mount_id: mix(mix(id, boot()), mix(device, mount_id(file))),
-            sets_change_times: is_on_disk || OTHERS.contains(&kind),
-            has_ordered_times: WITH_ORDERED_TIMES.contains(&kind),
+            change_times: kind.map_or(ChangeTimes::Unreliable, |kind| kind.change_times),
         })
     }
 
@@ -304,13 +296,7 @@ mod tests {
     fn every_part_counts() {
         let stat =
             Stat { kind: FileKind::File, size: 1, mtime: 2, ctime: 3, device: 4, inode: 5, is_executable: false };
-        let disk = FileSystem {
-            device: 4,
-            durable_id: Some(6),
-            mount_id: 9,
-            sets_change_times: true,
-            has_ordered_times: true,
-        };
+        let disk = FileSystem { device: 4, durable_id: Some(6), mount_id: 9, change_times: ChangeTimes::Ordered };
         let others = [
             disk.fingerprint(&Stat { kind: FileKind::Directory, ..stat }),
             disk.fingerprint(&Stat { size: 2, ..stat }),
@@ -330,13 +316,7 @@ mod tests {
 
     #[test]
     fn whole_seconds_are_tied_to_the_mount() {
-        let disk = FileSystem {
-            device: 4,
-            durable_id: Some(6),
-            mount_id: 7,
-            sets_change_times: true,
-            has_ordered_times: true,
-        };
+        let disk = FileSystem { device: 4, durable_id: Some(6), mount_id: 7, change_times: ChangeTimes::Ordered };
         let remounted = FileSystem { mount_id: 8, ..disk };
         let stat =
             |ctime| Stat { kind: FileKind::File, size: 1, mtime: 2, ctime, device: 4, inode: 5, is_executable: false };
@@ -410,7 +390,7 @@ mod tests {
         };
         let ctime = Stat::of(&File::open(dir.at("f")).unwrap()).unwrap().ctime;
         assert_eq!(trust(&dir.at("f"), ctime), Trust::Racy);
-        assert_eq!(trust(&dir.at("f"), ctime + COARSE + 1), Trust::Known);
+        assert_eq!(trust(&dir.at("f"), ctime + WHOLE_SECONDS + 1), Trust::Known);
         assert_eq!(trust("/proc/self/stat".as_ref(), i64::MAX), Trust::Never);
         let systems = FileSystems::default();
         assert!(systems.sets_change_times(&dir.bytes("f")) && !systems.sets_change_times(b"/proc/self/stat"));
