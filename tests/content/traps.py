@@ -519,21 +519,14 @@ def images_with_equal_times_are_told_apart(tanto, place):
         command = ["mksquashfs", place / name, place / f"{name}.img", "-quiet", "-no-progress", "-all-time", "1000000000", "-mkfs-time", "0"]
         subprocess.run(command, check=True, capture_output=True)
     (place / "mounted").mkdir()
-
-    def mount(name):
-        mounted = subprocess.run(["mount", "-o", "loop,ro", place / f"{name}.img", place / "mounted"], capture_output=True, text=True)
-        if mounted.returncode != 0:
-            print("# skipped:", mounted.stderr.strip())
-        return mounted.returncode == 0
-
-    if not mount("one"):
+    if not mount_image(place / "one.img", place / "mounted", "ro"):
         return
     try:
         manifest = "rule copy\n  command = cat $in > $out\nbuild out: copy mounted/text\n"
         tree = Tree(tanto, place, {"build.ninja": manifest})
         before = tree.path("mounted/text").stat()
         subprocess.run(["umount", place / "mounted"], check=True)
-        assert mount("two")
+        assert mount_image(place / "two.img", place / "mounted", "ro")
         after = tree.path("mounted/text").stat()
         assert (after.st_ino, after.st_size, after.st_mtime_ns, after.st_dev) == (
             before.st_ino, before.st_size, before.st_mtime_ns, before.st_dev), "the trap is not set"
@@ -541,6 +534,59 @@ def images_with_equal_times_are_told_apart(tanto, place):
         assert tree.read("out") == "TEXT\n"
     finally:
         subprocess.run(["umount", place / "mounted"])
+
+
+def mount_image(image, directory, mode):
+    """Returns whether that was possible."""
+    mounted = subprocess.run(["mount", "-o", f"loop,{mode}", image, directory], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        print("# skipped:", mounted.stderr.strip())
+    return mounted.returncode == 0
+
+
+def renewed_outputs_are_not_trusted_if_times_are_whole_seconds(tanto, place):
+    """An output that is renewed and then overwritten in the same second has the same times."""
+    disk, image = place / "disk", place / "disk.img"
+    disk.mkdir()
+    image.touch()
+    os.truncate(image, 16 << 20)
+    # Inodes of 128 bytes have no fractions of seconds.
+    if os.getuid() != 0 or not shutil.which("mkfs.ext4"):
+        print("# skipped: needs root and mkfs.ext4")
+        return
+    subprocess.run(["mkfs.ext4", "-q", "-I", "128", image], check=True, capture_output=True)
+    if not mount_image(image, disk, "rw"):
+        return
+    try:
+        tree = Tree(tanto, disk, {"build.ninja": "rule copy\n  command = cat $in > $out\nbuild out: copy text\n", "text": "text\n"})
+        renew_and_overwrite(tree)
+        time.sleep(1)
+        tree.touch("text")
+        assert tree.build() == ["out"], tree.printed
+        assert tree.read("out") == "text\n"
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def renew_and_overwrite(tree):
+    def times():
+        found = tree.path("out").stat()
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+    while True:
+        # Files that changed just now are not recorded.
+        for words in ("--again", "out"), ():
+            time.sleep(2.5)
+            tree.build(*words)
+        # All that follows happens in one second.
+        time.sleep(1 - time.time() % 1)
+        tree.touch("text")
+        assert tree.build() == [], tree.printed
+        renewed = times()
+        tree.write("out", "TEXT\n")
+        if times() == renewed:
+            return
+        tree.write("out", "text\n")
 
 
 def killed_builds_leave_no_wrong_record(tanto, place):

@@ -164,7 +164,7 @@ impl Scan<'_, '_> {
         let found = self.observe_all(outputs, self.prefetch.threads);
         let Some(contents) = &mut self.contents else { return };
         for (&out, found) in outputs.iter().zip(found) {
-            if found == self.files.state(out) {
+            if found == self.files.state(out) && found.has_fine_times() {
                 contents.table().settle_file(PathKey::of(self.graph.path(out)), found.fingerprint);
             }
         }
