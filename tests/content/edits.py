@@ -343,7 +343,10 @@ class RealTree(Tree):
         self.write("build.ninja", rules + "".join(lines) + "build all: phony lua\ndefault all\n")
 
     def line(self, kind):
-        return f"extern int {kind};  // {self.number()}\n" if kind == "comment" else f"extern char {kind}[{self.number()}];\n"
+        number = self.number()
+        # Changes the object. One compile can read it several times.
+        definition = f"static char {kind}_{number}[{number}] __attribute__((used));\n"
+        return f"extern int {kind};  // {number}\n" if kind == "comment" else definition
 
     def swap(self):
         self.change()
