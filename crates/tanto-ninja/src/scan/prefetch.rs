@@ -16,11 +16,12 @@ mod subgraph;
 mod tests;
 
 use bumpalo::Bump;
-use tanto_sys::fs::fingerprint::FileState;
+use tanto_sys::fs::fingerprint::{FileState, FileSystems};
 use tanto_sys::fs::stat::UNKNOWN_MTIME;
 use tanto_sys::threads::ThreadLimit;
 
 use crate::content::Contents;
+use crate::disk::Disk;
 use crate::graph::GraphView;
 use crate::ids::{EdgeId, NodeId};
 use crate::logs::{BuildLog, DepsLog};
@@ -91,40 +92,22 @@ impl Scan<'_, '_> {
         if nodes.len() < min_files {
             return;
         }
-        let mut found_states = vec![FileState::default(); nodes.len()];
-        disk.observe_all(&|number| graph.path_with_nul(nodes[number]), systems, &mut found_states, threads);
-        graph.release();
-        for (&node, &state) in nodes.iter().zip(&found_states) {
-            // On an error, the walk stats the file again and reports it in its own order.
-            if state.mtime != UNKNOWN_MTIME {
-                files.set_prefetched(node, state);
-            }
-        }
+        stat_files(&mut **disk, (graph, systems), &nodes, files, threads);
         self.prefetched = nodes;
         if let Some(contents) = contents {
             content::find_changes(contents, graph, (&**disk, systems), &found.subgraph, files, threads);
         }
-        let changed = contents.as_mut().filter(|contents| !contents.is_unchanged);
-        let changes = changed.map(|contents| ContentChanges::new(contents, graph, &found.subgraph));
-        let mut may_mark = !found.subgraph.needs_walk;
-        if may_mark {
-            let checked = found.check_clean(log, files, changes, threads);
-            // The walk ignores stale records, and an edge may be in the subgraph only because of one.
-            may_mark = !(checked.any_stale_deps && found.has_extra_inputs);
-            if may_mark {
-                found.mark_clean(&checked, &self.prefetched, files, edges);
-            }
-        } else {
-            found.hash_commands(log, files, threads);
-        }
-        let Some(contents) = contents.as_mut().filter(|contents| !contents.is_unchanged) else { return };
-        let left: Vec<EdgeId> = found.subgraph.edges.iter().copied().filter(|&edge| !edges.is_done(edge)).collect();
+        let mut changed = contents.as_mut().filter(|contents| !contents.is_unchanged);
+        let changes = changed.as_deref_mut().map(|contents| ContentChanges::new(contents, graph, &found.subgraph));
+        let is_marked = found.mark_clean_edges(log, (files, edges), changes, &self.prefetched, threads);
+        let Some(contents) = changed else { return };
+        let left = found.left(edges);
         if left.len() < MIN_PER_THREAD.min(min_files) {
             return;
         }
         content::prepare_comparison(contents, graph, &**disk, &found.subgraph, (&left, files), threads);
         // The walk announces each renewal.
-        if may_mark && !explanations.are_announced() {
+        if is_marked && !explanations.are_announced() {
             found.hash_commands(log, files, threads);
             let renewed = found.check_renewals(log, (files, edges), contents, threads);
             found.mark_renewed(&renewed, arena, files, edges);
@@ -140,6 +123,25 @@ impl Scan<'_, '_> {
         }
         for edge in self.prefetched_depfiles.drain(..) {
             self.edges.drop_prefetched_depfile(edge);
+        }
+    }
+}
+
+/// Stats these nodes, and notes their states.
+fn stat_files(
+    disk: &mut dyn Disk,
+    (graph, systems): (&GraphView<'_>, &FileSystems),
+    nodes: &[NodeId],
+    files: &mut FileStates,
+    threads: ThreadLimit,
+) {
+    let mut found = vec![FileState::default(); nodes.len()];
+    disk.observe_all(&|number| graph.path_with_nul(nodes[number]), systems, &mut found, threads);
+    graph.release();
+    for (&node, &state) in nodes.iter().zip(&found) {
+        // On an error, the walk stats the file again and reports it in its own order.
+        if state.mtime != UNKNOWN_MTIME {
+            files.set_prefetched(node, state);
         }
     }
 }
@@ -182,6 +184,33 @@ impl<'s, 't> Prefetch<'s, 't> {
     fn unknown(&self, files: &FileStates) -> Vec<NodeId> {
         let nodes = self.subgraph.nodes.iter().map(|node| NodeId(node as u32));
         nodes.filter(|&node| !files.is_known(node)).collect()
+    }
+
+    /// Returns the edges that are not done.
+    fn left(&self, edges: &EdgeStates<'_>) -> Vec<EdgeId> {
+        self.subgraph.edges.iter().copied().filter(|&edge| !edges.is_done(edge)).collect()
+    }
+
+    /// Marks the clean edges, unless only a walk can find them. Returns whether it did.
+    fn mark_clean_edges(
+        &self,
+        log: &BuildLog,
+        (files, edges): (&mut FileStates, &mut EdgeStates<'_>),
+        changes: Option<ContentChanges<'_>>,
+        requested: &[NodeId],
+        threads: ThreadLimit,
+    ) -> bool {
+        if self.subgraph.needs_walk {
+            self.hash_commands(log, files, threads);
+            return false;
+        }
+        let checked = self.check_clean(log, files, changes, threads);
+        // The walk ignores stale records, and an edge may be in the subgraph only because of one.
+        let may_mark = !(checked.any_stale_deps && self.has_extra_inputs);
+        if may_mark {
+            self.mark_clean(&checked, requested, files, edges);
+        }
+        may_mark
     }
 
     /// Finds the clean edges. All files must have been prefetched.
