@@ -168,7 +168,9 @@ def an_include_of_the_first_checkout_by_macros(tanto, place, kind):
              ("#define P Q\n#define Q S(A/B/inc/h.h)\n#include P\n", ""), ("#define P <A/B/inc/h.h>\n#include P\n", ""),
              ("#define /* /* */ P S(A/B/inc/h.h)\n#include P\n", ""), ("#include\x0bS(A/B/inc/h.h)\n", ""),
              ("#define\x0bP S(A/B/inc/h.h)\n#include P\n", ""), ("#define $P S(A/B/inc/h.h)\n#include $P\n", ""),
-             ("#if __has_include(S(A/B/inc/h.h))\n#include <limits.h>\n#endif\n#include S(A/B/inc/h.h)\n", "")]
+             ("#if __has_include(S(A/B/inc/h.h))\n#include <limits.h>\n#endif\n#include S(A/B/inc/h.h)\n", ""),
+             ("/*\n// */ #include S(A/B/inc/h.h)\n", ""), ("/* *\\\n/#include S(A/B/inc/h.h)\n", ""),
+             ("/**//**/#include S(A/B/inc/h.h)\n", "")]
     for number, (more, flags) in enumerate(cases):
         pair = pair_with_header(place / str(number), tanto, kind, "")
         for tree in pair.trees:
@@ -188,6 +190,27 @@ def includes_by_macros_share_results(tanto, place, kind):
     pair.plan(f"-g {MAP} -I{{root}}/inc", "build a.o: cc {root}/a.c\n")
     pair.judge(True)
     pair.two.trap(lambda: pair.two.write("inc/h.h", "#define H 2\n"), "changed")
+
+
+@of_each()
+def headers_that_mention_includes_share_results(tanto, place, kind):
+    """As LLVM's and GoogleTest's do."""
+    header = """#ifndef __has_include
+#  define __has_include(x) 0
+#endif
+#if __has_include(<limits.h>)
+#include <limits.h>
+#endif
+// The following header is
+// #included by this one.
+//#include OTHER(name)
+struct place { int IncludeLoc; };
+static inline int line(struct place it) { return it.IncludeLoc; }
+"""
+    files = {"a.c": '#include "h.h"\nint f(struct place it) { return line(it) + INT_MAX; }\n', "inc/h.h": header}
+    pair = Pair(tanto, place, files, kind)
+    pair.plan(f"-g {MAP} -I{{root}}/inc", "build a.o: cc {root}/a.c\n")
+    pair.judge(True)
 
 
 @of_each(GCC, CLANG)

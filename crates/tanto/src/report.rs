@@ -206,7 +206,7 @@ mod tests {
         let expected = "\
 hits 1, misses 4: 1 with other inputs, 1 new, 2 not cacheable
 2.0 s of processor time saved
-1 result cannot be used in other checkouts, because it may contain the path of this one: add -ffile-prefix-map=PATH=.
+1 result cannot be used in other checkouts, because it may contain the path of this one: add -ffile-prefix-map=PATH=. (docs/cache.md has other reasons)
 
 not cacheable
     2 links (c3, c4)

@@ -81,8 +81,9 @@ fn end_of_line(text: &[u8]) -> usize {
 /// Returns whether there is nothing but blanks and comments between the last end of a line and the end of a text.
 pub(super) fn begins_line(text: &[u8]) -> bool {
     let line = text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
+    let begins_comment = line.len() > 1 && line.iter().all(|&byte| byte == b'/');
     // The end of a comment can be in two lines, and a byte order mark at the beginning.
-    line.is_empty() || line.ends_with(b"/") || line == b"\xef\xbb\xbf"
+    line.is_empty() || line.ends_with(b"/") && !begins_comment || line == b"\xef\xbb\xbf"
 }
 
 #[cfg(test)]

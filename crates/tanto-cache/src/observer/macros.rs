@@ -15,16 +15,22 @@ pub(super) enum IncludedNames {
 
 /// Finds how a file names included files. Assemblers include files, too.
 pub(super) fn included_names(content: &[u8]) -> IncludedNames {
-    const OF_ASSEMBLERS: [&[u8]; 2] = [b".incbin", b".include"];
     const DIRECTIVES: [&[u8]; 3] = [b"include", b"import", b"embed"];
     let lower = content.to_ascii_lowercase();
     let has = |words: &[&[u8]]| words.iter().any(|word| memmem::find(&lower, word).is_some());
     let mut macros = Vec::new();
-    let is_computed = has(&OF_ASSEMBLERS)
+    let is_computed = has_assembler_directive(&lower)
         || has(&DIRECTIVES) && is_unusual(content)
         || tests_computed_name(content)
         || !DIRECTIVES.iter().all(|word| add_macros(content, word, &mut macros));
     if is_computed { IncludedNames::Computed } else { IncludedNames::OfMacros(macros) }
+}
+
+/// Returns whether an assembler may include files. `.include_path` would be a part of an expression in C.
+fn has_assembler_directive(lower: &[u8]) -> bool {
+    const DIRECTIVES: [&[u8]; 2] = [b".incbin", b".include"];
+    let is_whole = |end: usize| !lower.get(end).is_some_and(|byte| is_in_name(*byte));
+    DIRECTIVES.iter().any(|word| memmem::find_iter(lower, word).any(|at| is_whole(at + word.len())))
 }
 
 /// Returns whether a file has bytes that compilers take for blanks or ends of lines, but the functions here do not.
@@ -36,7 +42,11 @@ fn is_unusual(content: &[u8]) -> bool {
 /// Returns whether a condition asks for a file whose name is no literal.
 fn tests_computed_name(content: &[u8]) -> bool {
     memmem::find_iter(content, b"__has_").any(|at| {
-        let rest = &content[at + b"__has_".len()..];
+        let (before, rest) = (&content[..at], &content[at + b"__has_".len()..]);
+        // Many headers define `__has_include(x)` as 0 for old compilers.
+        if before.trim_ascii_end().strip_suffix(b"define").is_some_and(ends_in_mark_of_directive) {
+            return false;
+        }
         let names: [&[u8]; 4] = [b"include_next", b"include", b"embed", b"import"];
         let rest = names.iter().find_map(|name| rest.strip_prefix(*name));
         let operand = rest.and_then(|rest| rest.trim_ascii_start().strip_prefix(b"("));
@@ -44,15 +54,26 @@ fn tests_computed_name(content: &[u8]) -> bool {
     })
 }
 
+/// Returns whether a text ends in `#`, at the beginning of a line, and blanks.
+fn ends_in_mark_of_directive(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    let line = [&b"#"[..], b"%:", b"??="].into_iter().find_map(|mark| text.strip_suffix(mark));
+    line.is_some_and(begins_line)
+}
+
 /// Returns false if a name is neither a literal nor a macro.
 fn add_macros(content: &[u8], directive: &[u8], macros: &mut Vec<Box<[u8]>>) -> bool {
     for found in memmem::find_iter(content, directive) {
-        let (before, after) = (content[..found].trim_ascii_end(), &content[found + directive.len()..]);
-        let mark = [&b"#"[..], b"%:", b"??="].into_iter().find_map(|mark| before.strip_suffix(mark));
-        if !mark.is_some_and(begins_line) {
+        let (before, after) = (&content[..found], &content[found + directive.len()..]);
+        if !ends_in_mark_of_directive(before) {
             continue;
         }
-        let operand = after.strip_prefix(b"_next").unwrap_or(after).trim_ascii_start();
+        let operand = after.strip_prefix(b"_next").unwrap_or(after);
+        // As in a comment that begins with "#included".
+        if operand.first().is_some_and(|byte| is_in_name(*byte)) {
+            continue;
+        }
+        let operand = operand.trim_ascii_start();
         let line = operand.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let name = match line.first() {
             Some(b'"' | b'<') if line.contains(&b'\\') => return false,
@@ -160,6 +181,14 @@ mod tests {
             (".INCBIN \"x\"\n", None),
             ("#if __has_include(A(b))\n", None),
             ("#if __has_include_next ( A )\n", None),
+            ("#ifndef __has_include\n# define __has_include(x) 0\n#endif\n", Some("")),
+            ("#define HAS(x) __has_include(x)\n", None),
+            ("#if 1 define __has_include(x)\n", None),
+            ("// #included by a.h, #includes b.h\n", Some("")),
+            ("// #include the other\n", Some("")),
+            ("/**/#include the other\n", None),
+            ("asm(\".include x\")\n", None),
+            ("a.include_path = a.IncludePath\n", Some("")),
             (
                 "#if defined __has_include && __has_include(<a>) && __has_include( \"b\")\n#if __has_feature(x)\n",
                 Some(""),

@@ -75,7 +75,7 @@ impl Counts {
             };
             text += &format!(
                 "{results} cannot be used in other checkouts, because {they} may contain the path of this one: add \
-                 -ffile-prefix-map=PATH=.\n"
+                 -ffile-prefix-map=PATH=. (docs/cache.md has other reasons)\n"
             );
         }
         text
