@@ -15,6 +15,11 @@ def use_log_version_of_ninja():
     os.environ["TANTO_LOG_VERSION"] = "7" if (major, minor) >= (1, 13) else "6" if (major, minor) == (1, 12) else "5"
 
 
+def can_mount():
+    """Returns whether tests can mount file systems: that needs root, and is impossible in some containers."""
+    return os.getuid() == 0 and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
+
+
 def run_tests(usage, tests, call=lambda test, program, place: test(program, place), on_request=()):
     """`SCRIPT PROGRAM [NAME...]`: calls each test, or those with these names, in an empty directory. Those in `on_request` run only if
     they are named. Prints "ok NAME" or "not ok NAME", and exits with 1 if one has failed."""

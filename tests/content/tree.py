@@ -1,4 +1,4 @@
-"""A small tree of real and simulated compiles."""
+"""A small tree of compiles, links and copies."""
 
 import os
 import re
