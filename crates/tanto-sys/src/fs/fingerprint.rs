@@ -237,8 +237,9 @@ fn is_own(data: &Metadata) -> bool {
 
 impl FileSystem {
     fn of(device: u64, file: BorrowedFd<'_>) -> io::Result<FileSystem> {
-        let kind = FsKind::of(file);
-        let id = mix(fstatvfs(file)?.f_fsid, fstatfs(file)?.f_type.cast_unsigned());
+        let magic = fstatfs(file)?.f_type;
+        let kind = FsKind::with_magic(magic);
+        let id = mix(fstatvfs(file)?.f_fsid, magic.cast_unsigned());
         Ok(FileSystem {
             device,
             durable_id: kind.filter(|kind| kind.id == FsId::Disk).map(|_| id),

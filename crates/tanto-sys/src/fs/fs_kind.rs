@@ -62,7 +62,11 @@ const fn kind(magic: i64, id: FsId, change_times: ChangeTimes) -> FsKind {
 impl FsKind {
     /// Returns the kind of a file's file system; `None` if it is unknown or another machine may set its times.
     pub(super) fn of(file: impl AsFd) -> Option<FsKind> {
-        let magic = fstatfs(file).ok()?.f_type;
+        FsKind::with_magic(fstatfs(file).ok()?.f_type)
+    }
+
+    /// The same by the magic number.
+    pub(super) fn with_magic(magic: i64) -> Option<FsKind> {
         KINDS.into_iter().find(|kind| kind.magic == magic)
     }
 }
