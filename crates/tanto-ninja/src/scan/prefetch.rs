@@ -101,11 +101,11 @@ impl Scan<'_, '_> {
         let changes = changed.as_deref_mut().map(|contents| ContentChanges::new(contents, graph, &found.subgraph));
         let is_marked = found.mark_clean_edges(log, (files, edges), changes, &self.prefetched, threads);
         let Some(contents) = changed else { return };
-        let left = found.left(edges);
-        if left.len() < MIN_PER_THREAD.min(min_files) {
+        let unfinished = found.unfinished(edges);
+        if unfinished.len() < MIN_PER_THREAD.min(min_files) {
             return;
         }
-        content::prepare_comparison(contents, graph, &**disk, &found.subgraph, (&left, files), threads);
+        content::prepare_comparison(contents, graph, &**disk, &found.subgraph, (&unfinished, files), threads);
         // The walk announces each renewal.
         if is_marked && !explanations.are_announced() {
             found.hash_commands(log, files, threads);
@@ -187,7 +187,7 @@ impl<'s, 't> Prefetch<'s, 't> {
     }
 
     /// Returns the edges that are not done.
-    fn left(&self, edges: &EdgeStates<'_>) -> Vec<EdgeId> {
+    fn unfinished(&self, edges: &EdgeStates<'_>) -> Vec<EdgeId> {
         self.subgraph.edges.iter().copied().filter(|&edge| !edges.is_done(edge)).collect()
     }
 
