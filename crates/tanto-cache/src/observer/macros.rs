@@ -39,19 +39,41 @@ fn is_unusual(content: &[u8]) -> bool {
     has_return || content.contains(&b'\x0b') || memmem::find(content, b"%\\\n").is_some()
 }
 
-/// Returns whether a condition asks for a file whose name is no literal.
+/// Returns whether a condition may ask for a file whose name is no literal.
 fn tests_computed_name(content: &[u8]) -> bool {
     memmem::find_iter(content, b"__has_").any(|at| {
+        let names: [&[u8]; 4] = [b"include_next", b"include", b"embed", b"import"];
         let (before, rest) = (&content[..at], &content[at + b"__has_".len()..]);
-        // Many headers define `__has_include(x)` as 0 for old compilers.
-        if before.trim_ascii_end().strip_suffix(b"define").is_some_and(ends_in_mark_of_directive) {
+        let Some(rest) = names.iter().find_map(|name| rest.strip_prefix(*name)) else { return false };
+        if ends_in_test_or_definition(before) {
             return false;
         }
-        let names: [&[u8]; 4] = [b"include_next", b"include", b"embed", b"import"];
-        let rest = names.iter().find_map(|name| rest.strip_prefix(*name));
-        let operand = rest.and_then(|rest| rest.trim_ascii_start().strip_prefix(b"("));
-        operand.is_some_and(|operand| !matches!(operand.trim_ascii_start().first(), Some(b'"' | b'<')))
+        let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        match &rest[blanks..] {
+            [b'(', operand @ ..] => !matches!(operand.trim_ascii_start().first(), Some(b'"' | b'<')),
+            // The operand can follow a comment or in the next line.
+            [b'/', b'*', ..] | [b'\\', ..] => true,
+            _ => may_be_in_definition(before),
+        }
     })
+}
+
+/// Returns whether a text ends in `defined`, `#ifdef` or the like: a name that follows has no operand. Many headers have
+/// `#define __has_include(x) 0` for old compilers.
+fn ends_in_test_or_definition(text: &[u8]) -> bool {
+    const DIRECTIVES: [&[u8]; 4] = [b"ifdef", b"ifndef", b"define", b"undef"];
+    let text = text.trim_ascii_end();
+    let test = text.strip_suffix(b"(").unwrap_or(text).trim_ascii_end().strip_suffix(b"defined");
+    test.is_some_and(|before| !before.last().is_some_and(|byte| is_in_name(*byte)))
+        || DIRECTIVES.iter().filter_map(|name| text.strip_suffix(*name)).any(ends_in_mark_of_directive)
+}
+
+/// Returns whether a text may end in the value of a macro, which can begin before its last line.
+fn may_be_in_definition(text: &[u8]) -> bool {
+    let line = &text[memchr::memrchr(b'\n', text).map_or(0, |end| end + 1)..];
+    let has = |word: &[u8]| memmem::find(line, word).is_some();
+    let is_continued = text[..text.len() - line.len()].trim_ascii_end().last() == Some(&b'\\');
+    has(b"define") || has(b"*/") || is_continued
 }
 
 /// Returns whether a text ends in `#`, at the beginning of a line, and blanks.
@@ -184,6 +206,17 @@ mod tests {
             ("#ifndef __has_include\n# define __has_include(x) 0\n#endif\n", Some("")),
             ("#define HAS(x) __has_include(x)\n", None),
             ("#if 1 define __has_include(x)\n", None),
+            ("#define HAS __has_include\n#if HAS(A(b))\n", None),
+            ("#define HAS \\\n __has_include\n", None),
+            ("#define HAS /*\n*/ __has_include\n", None),
+            ("#if __has_include/**/(A(b))\n", None),
+            ("#if __has_include\\\n(A(b))\n", None),
+            ("#define A is_defined(__has_include)\n", None),
+            (
+                "#ifdef __has_include\n#if defined ( __has_include ) || defined __has_embed\n#undef __has_import\n",
+                Some(""),
+            ),
+            ("#endif // __has_include\n/* The\n  __has_include argument */", Some("")),
             ("// #included by a.h, #includes b.h\n", Some("")),
             ("// #include the other\n", Some("")),
             ("/**/#include the other\n", None),
